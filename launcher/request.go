@@ -1,0 +1,35 @@
+package launcher
+
+import "io"
+
+// Request is what a caller asks for, before policy and host are consulted.
+type Request struct {
+	PolicyArg     string   // file path or preset name
+	Inputs        []Input  // --in
+	Argv          []string // program and arguments inside the box
+	Deliver       string   // directory for the accepted artifact; empty: not asked for
+	ResultFile    string   // where to publish the result atomically; empty: nowhere
+	Limits        []string // --limit values, each "key=value[,key=value]"; only tighten
+	AllowDegraded []string // dimension names
+	Stdin         bool     // pass the launcher's stdin through a pipe
+	StateDir      string   // empty: the default below the caller's state home
+	Cgroup        string   // explicit delegated cgroup directory; empty: find one
+}
+
+// Input is one --in argument.
+type Input struct {
+	Path string
+	Name string // below /in; empty: basename, or the directory's own contents
+}
+
+// Streams are the launcher's own ends. Nothing else is printed by Run.
+type Streams struct {
+	Stdin  io.Reader // read only if Request.Stdin
+	Stdout io.Writer // live copy of the workload's stdout
+	Stderr io.Writer // live copy of the workload's stderr
+}
+
+// Run executes one attempt to its end and always returns a Result, whatever
+// happened; the only judge of success is Result.ExitStatus. Cancel ctx to
+// cancel the attempt (the cause's text becomes the detail).
+// func Run(ctx context.Context, req Request, s Streams) Result   (run.go)

@@ -1,0 +1,164 @@
+package launcher
+
+import (
+	"time"
+
+	"nsbox/launcher/attest"
+	"nsbox/launcher/reason"
+)
+
+// Workload outcomes. They come from the launcher's own acts and the kernel's
+// counters, never from what the program wrote.
+const (
+	Exited              = "EXITED"
+	Signaled            = "SIGNALED"
+	TimeoutWall         = "TIMEOUT_WALL"
+	TimeoutAttempt      = "TIMEOUT_ATTEMPT"
+	LimitExceededCPU    = "LIMIT_EXCEEDED_CPU"
+	LimitExceededMemory = "LIMIT_EXCEEDED_MEMORY"
+	LimitExceededOutput = "LIMIT_EXCEEDED_OUTPUT"
+	Cancelled           = "CANCELLED"
+	ExecFailed          = "EXEC_FAILED"
+	SetupFailure        = "SETUP_FAILURE"
+	RefusedBusy         = "REFUSED_BUSY"
+	RefusedPolicy       = "REFUSED_POLICY"
+	KilledExternally    = "KILLED_EXTERNALLY"
+	InternalError       = "INTERNAL_ERROR"
+	Unknown             = "UNKNOWN"
+)
+
+// Artifact outcomes.
+const (
+	ArtifactAccepted    = "ACCEPTED"
+	ArtifactEmpty       = "EMPTY"
+	ArtifactRejected    = "REJECTED"
+	ArtifactNotExported = "NOT_EXPORTED_BY_POLICY"
+	ArtifactSealFailed  = "SEAL_FAILED"
+	ArtifactUnverified  = "COPY_UNVERIFIED"
+	ArtifactNotExamined = "NOT_EXAMINED"
+	CleanupVerified     = "VERIFIED"
+	CleanupQuarantined  = "QUARANTINED"
+	Delivered           = "DELIVERED"
+	DeliveryNoArtifact  = "NO_ARTIFACT"
+	DeliveryBlocked     = "BLOCKED"
+	ResultSchema        = "nsbox.result/1"
+	BackendName         = "nsbox-namespaces"
+)
+
+// Result is the one JSON document of an attempt. Durations are milliseconds,
+// sizes bytes. Everything the workload produced stands below Untrusted.
+type Result struct {
+	Schema      string             `json:"schema"`
+	Attempt     string             `json:"attempt"`
+	Backend     string             `json:"backend"`
+	Version     string             `json:"version"`
+	Started     time.Time          `json:"started"`
+	Workload    WorkloadResult     `json:"workload"`
+	Artifact    ArtifactResult     `json:"artifact"`
+	Cleanup     CleanupResult      `json:"cleanup"`
+	Delivery    DeliveryResult     `json:"delivery"`
+	ExitStatus  int                `json:"exit_status"` // what nsbox itself exits with
+	Reason      *Reason            `json:"reason"`      // the first failing step of nsbox, or null
+	Policy      PolicyRef          `json:"policy"`
+	Degraded    []Degradation      `json:"degraded"`
+	Digests     Digests            `json:"digests"`
+	DurationsMS map[string]float64 `json:"durations_ms"`
+	Resources   Resources          `json:"resources"`
+	Untrusted   Untrusted          `json:"untrusted"`
+	Attestation []attest.Row       `json:"attestation"`
+}
+
+// Reason is reason.Error for machines.
+type Reason struct {
+	ID   reason.ID `json:"id"`
+	What string    `json:"what"`
+	Why  string    `json:"why"`
+	Next string    `json:"next"`
+}
+
+// WorkloadResult says how the workload ended. ExitCode is null unless it
+// exited; Signal is null unless a signal ended it.
+type WorkloadResult struct {
+	Outcome  string `json:"outcome"`
+	ExitCode *int   `json:"exit_code"`
+	Signal   *int   `json:"signal"`
+	Detail   string `json:"detail,omitempty"` // one line from the launcher, e.g. measured overshoot
+}
+
+// ArtifactResult is the exporter's verdict after the launcher's own re-hash.
+type ArtifactResult struct {
+	Outcome string   `json:"outcome"`
+	Reasons []string `json:"reasons"` // exporter reason codes, empty unless REJECTED
+	Name    string   `json:"name,omitempty"`
+	Bytes   int64    `json:"bytes"`
+	Rows    int64    `json:"rows"`
+	SHA256  string   `json:"sha256,omitempty"`
+}
+
+// CleanupResult says whether everything the attempt created is proven gone.
+type CleanupResult struct {
+	Outcome  string   `json:"outcome"`
+	Leftover []string `json:"leftover"`
+}
+
+// DeliveryResult says where the accepted artifact was published.
+type DeliveryResult struct {
+	Outcome string `json:"outcome"`
+	Path    string `json:"path,omitempty"`
+}
+
+// PolicyRef names the policy that was obeyed.
+type PolicyRef struct {
+	ID       string `json:"id"`
+	Version  string `json:"version"`
+	Workload string `json:"workload_id"`
+	Source   string `json:"source"` // file path, or preset:NAME
+}
+
+// Degradation is a dimension weakened by the operator's word.
+type Degradation struct {
+	Dimension string `json:"dimension"`
+	Instead   string `json:"instead"`     // what holds in its place
+	NotCover  string `json:"not_covered"` // what that does not cover
+}
+
+// InputDigest is one staged input file, by its name below /in.
+type InputDigest struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// Digests are lower-case hex SHA-256 values with a "sha256:" prefix.
+type Digests struct {
+	Policy string        `json:"policy"`
+	Plan   string        `json:"plan"`
+	Filter string        `json:"filter"`
+	Inputs []InputDigest `json:"inputs"`
+}
+
+// Resources are what the launcher measured. CPUUsec is the whole tree's.
+type Resources struct {
+	CPUUsec       int64   `json:"cpu_usec"`
+	CPUSource     string  `json:"cpu_source"` // cgroup cpu.stat, or sampled
+	MaxRSSBytes   int64   `json:"max_rss_bytes"`
+	WallMS        float64 `json:"wall_ms"`
+	CPUOvershoot  int64   `json:"cpu_overshoot_usec"`
+	WallOvershoot float64 `json:"wall_overshoot_ms"`
+}
+
+// Untrusted holds what the workload produced; it is data and decides nothing.
+type Untrusted struct {
+	Note   string `json:"note"`
+	Stdout Stream `json:"stdout"`
+	Stderr Stream `json:"stderr"`
+}
+
+// Stream is one captured stream. Text is valid UTF-8 of the kept prefix with
+// invalid bytes escaped; the exact bytes are in the attempt's directory.
+type Stream struct {
+	BytesTotal int64  `json:"bytes_total"`
+	BytesKept  int64  `json:"bytes_kept"`
+	Truncated  bool   `json:"truncated"`
+	Text       string `json:"text"`
+}
