@@ -1,5 +1,13 @@
 package nsexec
 
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"nsbox/seccompgen/filter"
+)
+
 // NodeKind says how one entry of the new root comes to be.
 type NodeKind string
 
@@ -36,5 +44,117 @@ type Node struct {
 	Inodes int64    `json:"inodes,omitempty"` // Tmpfs: nr_inodes=
 	UID    int      `json:"uid"`              // Tmpfs: owner of its root, inside
 	GID    int      `json:"gid"`
+	NoExec bool     `json:"noexec,omitempty"` // BindDir, BindFile: no execve and no executable mapping
 	Access Access   `json:"access"`
+}
+
+// MapEntry is one line of uid_map or gid_map: Count ids from Inside on are
+// Host.. on the host.
+type MapEntry struct {
+	Inside int `json:"inside"`
+	Host   int `json:"host"`
+	Count  int `json:"count"`
+}
+
+// Identity is the id maps and who writes them. With an empty helper path the
+// launcher writes the map itself (it must hold CAP_SETUID in its user namespace).
+type Identity struct {
+	Kind      string     `json:"kind"`
+	UIDs      []MapEntry `json:"uids"`
+	GIDs      []MapEntry `json:"gids"`
+	UIDHelper string     `json:"uid_helper,omitempty"` // newuidmap(1), checked absolute path
+	GIDHelper string     `json:"gid_helper,omitempty"`
+}
+
+// Rlimit is one setrlimit(2) value for the workload; Soft and Hard in the
+// resource's own unit.
+type Rlimit struct {
+	Name     string `json:"name"`
+	Resource int    `json:"resource"`
+	Soft     uint64 `json:"soft"`
+	Hard     uint64 `json:"hard"`
+}
+
+// Command is what the child execs after "go". With Self it is nsbox's own
+// descriptor (a stage named by Argv[0]) and Path is not used.
+type Command struct {
+	Path string   `json:"path,omitempty"`
+	Self bool     `json:"self,omitempty"`
+	Argv []string `json:"argv"`
+	Env  []string `json:"env"`
+	Dir  string   `json:"dir"`
+}
+
+// OpenBelow asks the set-up to open Name below descriptor Dir (a passed
+// descriptor's number inside) for the child, as number To. A failure is data:
+// To is then closed.
+type OpenBelow struct {
+	Dir  int    `json:"dir"`
+	Name string `json:"name"`
+	To   int    `json:"to"`
+}
+
+// Spec is everything the box needs to know: plain data, no policy.
+type Spec struct {
+	Hostname     string         `json:"hostname"`
+	StagingPoint string         `json:"staging_point"` // an existing host directory; mounted over in the box's own mount namespace only
+	Root         []Node         `json:"root"`
+	MaskProc     []string       `json:"mask_proc"` // below /proc, covered by /dev/null where present
+	UID          int            `json:"uid"`
+	GID          int            `json:"gid"`
+	Rlimits      []Rlimit       `json:"rlimits"`
+	Umask        uint32         `json:"umask"`
+	Affinity     int            `json:"affinity"`     // single cpu to pin to, or -1
+	LandlockABI  int            `json:"landlock_abi"` // 0: no Landlock, by the operator's word
+	Command      Command        `json:"command"`
+	Stdin        bool           `json:"stdin"`          // a pipe instead of /dev/null
+	Hold         string         `json:"hold,omitempty"` // directory whose descriptor is handed out before "go"
+	Open         []OpenBelow    `json:"open,omitempty"`
+	Listable     int            `json:"listable"` // passed directory descriptor made 0555 and so sealed, or -1
+	CapLast      int            `json:"cap_last"` // highest capability the kernel knows
+	Identity     Identity       `json:"identity"`
+	InitFilter   filter.Program `json:"-"`
+	Filter       filter.Program `json:"-"`
+	SharedVM     bool           `json:"shared_vm"` // CLONE_VM: the set-up runs in the launcher's memory until it execs
+}
+
+// maxPass bounds the descriptors handed into a box.
+const maxPass = 8
+
+// Validate refuses what compile would turn into a wrong program.
+func (s *Spec) Validate() error {
+	seen := map[string]bool{}
+	for _, n := range s.Root {
+		if !path.IsAbs(n.Path) || path.Clean(n.Path) != n.Path || strings.ContainsRune(n.Path, 0) {
+			return fmt.Errorf("node %q is not an absolute clean path", n.Path)
+		}
+		if seen[n.Path] {
+			return fmt.Errorf("node %q stands twice", n.Path)
+		}
+		seen[n.Path] = true
+		if n.Path != "/" && path.Dir(n.Path) != "/" && !seen[path.Dir(n.Path)] {
+			return fmt.Errorf("node %q stands before its parent", n.Path)
+		}
+		if n.Kind == Tmpfs && (n.Bytes <= 0 || n.Inodes <= 0) {
+			return fmt.Errorf("tmpfs %q has no size or no inode count", n.Path)
+		}
+	}
+	if s.UID <= 0 || s.GID <= 0 {
+		return fmt.Errorf("workload ids %d:%d: id 0 is init's alone", s.UID, s.GID)
+	}
+	if len(s.Command.Argv) == 0 || (s.Command.Path == "") == !s.Command.Self {
+		return fmt.Errorf("no program, or two")
+	}
+	if s.Filter.Len() == 0 || s.InitFilter.Len() == 0 {
+		return fmt.Errorf("a box without both filters is never started")
+	}
+	if s.CapLast < 37 || s.CapLast > 63 {
+		return fmt.Errorf("highest capability %d is not between 37 and 63", s.CapLast)
+	}
+	for _, e := range append(append([]MapEntry{}, s.Identity.UIDs...), s.Identity.GIDs...) {
+		if e.Host <= 0 {
+			return fmt.Errorf("host id %d must not be mapped", e.Host)
+		}
+	}
+	return nil
 }

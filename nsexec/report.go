@@ -1,0 +1,143 @@
+package nsexec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// field is one raw answer of the kernel within the child's report. The program
+// cannot compute, so it ships buffers and the launcher reads them.
+type field struct {
+	name     string
+	off, len int
+}
+
+// reportTag is the first byte of a child's report; a failure message is sixteen
+// bytes and never starts like it.
+const reportTag = 'R'
+
+// readBack asks the kernel what the child now is. All slots of the report stand
+// in one piece of memory, sent with one write.
+func (c *compiler) readBack() {
+	size := 16
+	place := func(name string, n int) Ref {
+		f := field{name, size, n}
+		c.fields = append(c.fields, f)
+		size += (n + 7) &^ 7
+		return Ref{c.report, f.off}
+	}
+	c.report = c.prog.slot("report", 2048)
+	c.report.Init[0] = reportTag
+
+	r := place("resuid", 12)
+	c.add("read-uids", "shown to the launcher", unix.SYS_GETRESUID, addr(r), addr(Ref{r.Slot, r.Off + 4}), addr(Ref{r.Slot, r.Off + 8}))
+	r = place("resgid", 12)
+	c.add("read-gids", "shown to the launcher", unix.SYS_GETRESGID, addr(r), addr(Ref{r.Slot, r.Off + 4}), addr(Ref{r.Slot, r.Off + 8}))
+	c.add("read-groups", "shown to the launcher", unix.SYS_GETGROUPS, imm(0), imm(0)).into(place("groups", 8))
+	header := place("capheader", 8)
+	copy(c.report.Init[header.Off:], capHeader())
+	c.add("read-capabilities", "shown to the launcher", unix.SYS_CAPGET, addr(header), addr(place("caps", 24)))
+	c.add("read-session", "shown to the launcher", unix.SYS_GETSID, imm(0)).into(place("sid", 8))
+	c.add("read-keyring", "shown to the launcher; an own keyring has an own serial", unix.SYS_KEYCTL, imm(unix.KEYCTL_GET_KEYRING_ID), neg(-3), imm(0)).into(place("keyring", 8)).anyResult()
+	c.add("read-directory", "shown to the launcher", unix.SYS_GETCWD, addr(place("cwd", 256)), imm(256))
+	c.add("go-closes-on-exec", "else the workload would hold the launcher's socket", unix.SYS_FCNTL, imm(fdChildGo), imm(unix.F_GETFD), imm(0)).exactly(unix.FD_CLOEXEC)
+	c.add("self-closes-on-exec", "else the workload would hold nsbox's own image", unix.SYS_FCNTL, imm(fdChildSelf), imm(unix.F_GETFD), imm(0)).exactly(unix.FD_CLOEXEC)
+	if c.hasProc() {
+		dir := c.word("fd-dir")
+		c.add("open-descriptors", "shown to the launcher", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/self/fd"), imm(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)).into(dir)
+		c.add("read-descriptors", "shown to the launcher; nothing else may be open", unix.SYS_GETDENTS64, load(dir), addr(place("fds", 1024)), imm(1024)).into(place("fdslen", 8))
+		c.add("close-descriptors", "the listing itself is one more descriptor", unix.SYS_CLOSE, load(dir))
+	}
+}
+
+// Report is what the confined child says the kernel says about it.
+type Report struct {
+	UIDs, GIDs  [3]uint32 // real, effective, saved
+	Groups      int       // number of supplementary groups
+	Caps        [3]uint64 // effective, permitted, inheritable
+	Session     int
+	Keyring     int64 // serial of the session keyring, or -errno
+	Dir         string
+	Descriptors []int // open at the time, without the listing's own; nil where the box has no /proc
+}
+
+func parseReport(msg []byte, fields []field) (*Report, error) {
+	if len(msg) < 16 || msg[0] != reportTag {
+		return nil, fmt.Errorf("the child's report has %d bytes and does not start as one", len(msg))
+	}
+	at := func(name string) []byte {
+		for _, f := range fields {
+			if f.name == name && f.off+f.len <= len(msg) {
+				return msg[f.off : f.off+f.len]
+			}
+		}
+		return nil
+	}
+	u32 := func(b []byte, i int) uint32 { return binary.NativeEndian.Uint32(b[4*i:]) }
+	r := &Report{}
+	for _, need := range []string{"resuid", "resgid", "groups", "caps", "sid", "keyring", "cwd"} {
+		if at(need) == nil {
+			return nil, fmt.Errorf("the child's report lacks %s", need)
+		}
+	}
+	for i := range 3 {
+		r.UIDs[i], r.GIDs[i] = u32(at("resuid"), i), u32(at("resgid"), i)
+		r.Caps[i] = uint64(u32(at("caps"), i)) | uint64(u32(at("caps"), i+3))<<32
+	}
+	r.Groups = int(binary.NativeEndian.Uint64(at("groups")))
+	r.Session = int(binary.NativeEndian.Uint64(at("sid")))
+	r.Keyring = int64(binary.NativeEndian.Uint64(at("keyring")))
+	cwd := at("cwd")
+	if i := bytes.IndexByte(cwd, 0); i >= 0 {
+		cwd = cwd[:i]
+	}
+	r.Dir = string(cwd)
+	if d := at("fds"); d != nil {
+		n := int(binary.NativeEndian.Uint64(at("fdslen")))
+		if n < 0 || n > len(d) {
+			return nil, fmt.Errorf("the child's descriptor listing has %d bytes", n)
+		}
+		list, err := parseDents(d[:n])
+		if err != nil {
+			return nil, err
+		}
+		r.Descriptors = list
+	}
+	return r, nil
+}
+
+// parseDents reads struct linux_dirent64 entries whose names are descriptor
+// numbers, dropping the listing's own (the lowest free number when it was
+// opened, so the one that is neither handed in nor private: left to the caller
+// by returning all but "." and "..").
+func parseDents(b []byte) ([]int, error) {
+	out := []int{}
+	for len(b) >= 19 {
+		n := int(binary.NativeEndian.Uint16(b[16:]))
+		if n < 19 || n > len(b) {
+			return nil, fmt.Errorf("malformed directory entry")
+		}
+		name := b[19:n]
+		if i := bytes.IndexByte(name, 0); i >= 0 {
+			name = name[:i]
+		}
+		b = b[n:]
+		if string(name) == "." || string(name) == ".." {
+			continue
+		}
+		v := 0
+		for _, ch := range name {
+			if ch < '0' || ch > '9' || v > 1<<20 {
+				return nil, fmt.Errorf("descriptor name %q", name)
+			}
+			v = v*10 + int(ch-'0')
+		}
+		out = append(out, v)
+	}
+	slices.Sort(out)
+	return out, nil
+}
