@@ -1,0 +1,111 @@
+package policy
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"nsbox/launcher/reason"
+)
+
+// requiredClasses are the preset's denied system-call classes; none may be left out.
+func requiredClasses() []string {
+	return []string{"mount", "unshare", "ptrace", "keyctl", "bpf", "perf_event_open", "userfaultfd", "setns", "socket_non_AF_UNIX", "AF_VSOCK"}
+}
+
+// extraClasses are those that may be named besides: the filter denies them in any case.
+func extraClasses() []string {
+	return []string{"io_uring", "module", "reboot", "swap", "clock", "chroot", "kexec", "acct", "quota"}
+}
+
+func (d *decoder) process(p *Policy) {
+	const key = "process_policy."
+	pp := &p.ProcessPolicy
+	const classes = key + "seccomp.denied_classes"
+	d.known(classes, pp.Seccomp.DeniedClasses, append(requiredClasses(), extraClasses()...), "the filter has no such class")
+	d.complete(classes, pp.Seccomp.DeniedClasses, requiredClasses(), "the filter always denies it")
+	if !slices.Equal(pp.DescriptorsInherited, []int{0, 1, 2}) {
+		d.tell(reason.PolicyUnenforceable, key+"descriptors_inherited", "the workload starts with exactly stdin, stdout and stderr", "write [0, 1, 2]")
+	}
+	for i, name := range pp.EnvAllowlist {
+		where := at(key+"env_allowlist", i)
+		if _, ok := envValue(name); slices.Contains(pp.EnvAllowlist[:i], name) {
+			d.tell(reason.PolicyInvalid, where, strconv.Quote(name)+" stands twice", "keep one of them")
+		} else if !ok {
+			d.tell(reason.PolicyUnenforceable, where, strconv.Quote(name)+" cannot be obeyed: nsbox copies nothing from the caller and has no value of its own for it", "known: "+envNames)
+		}
+	}
+}
+
+// Bounds of allowed_names: each is opened by the exporter's set-up beforehand.
+const (
+	maxNames      = 16
+	maxNameLength = 255
+)
+
+func (d *decoder) artifact(p *Policy) {
+	const key = "artifact_export."
+	a := &p.ArtifactExport
+	d.exactly(key+"allowed_types", a.AllowedTypes, []string{"regular_file"}, "only a regular file may leave")
+	d.exactly(key+"reject", a.Reject, []string{"symlink", "hardlink_nlink_gt_1", "special_file", "directory", "archive_magic", "nul_byte", "non_utf8"}, "the exporter makes these checks, all of them, every time")
+	const names = key + "allowed_names"
+	if n := len(a.AllowedNames); n < 1 || n > maxNames {
+		d.tell(reason.PolicyInvalid, names, "has "+strconv.Itoa(n)+" names", "write 1 to "+strconv.Itoa(maxNames)+" names")
+	}
+	for i, name := range a.AllowedNames {
+		if bad := badName(name); bad != "" {
+			d.tell(reason.PolicyInvalid, at(names, i), strconv.QuoteToASCII(name)+" "+bad, "write a plain file name")
+		} else if slices.Contains(a.AllowedNames[:i], name) {
+			d.tell(reason.PolicyInvalid, at(names, i), strconv.QuoteToASCII(name)+" stands twice", "keep one of them")
+		}
+	}
+}
+
+// badName says why a name cannot stand in /out, or returns "".
+func badName(name string) string {
+	switch {
+	case name == "." || name == "..":
+		return "is a directory's own name"
+	case strings.ContainsRune(name, '/'):
+		return "has a slash"
+	case len(name) > maxNameLength:
+		return "is longer than a file name can be"
+	}
+	return ""
+}
+
+// points holds the list of enforcement points, which is fixed but for statuses.
+func (d *decoder) points(p *Policy) {
+	const key = "enforcement_points"
+	components := []string{
+		"host_kernel_namespaces_mounts", "job_cgroup_memory_pids_cpu", "launcher_monitor_cpu_wall_output",
+		"seccomp_and_no_new_privs", "no_netns_interfaces", "exporter_container", "launcher_finalizer_and_journal",
+		"bounded_out_mount", "io_throttle",
+	}
+	ids := make([]string, len(components))
+	for i := range ids {
+		ids[i] = "EP" + strconv.Itoa(i+1)
+	}
+	have := make([]string, len(p.EnforcementPoints))
+	for i, e := range p.EnforcementPoints {
+		where := at(key, i)
+		have[i] = e.ID
+		switch n := slices.Index(ids, e.ID); {
+		case n < 0:
+			d.tell(reason.PolicyUnenforceable, where+".id", strconv.Quote(e.ID)+" is no enforcement point of nsbox", didYouMean(e.ID, ids))
+		case slices.Contains(have[:i], e.ID):
+			d.tell(reason.PolicyInvalid, where+".id", strconv.Quote(e.ID)+" stands twice", "keep one of them")
+		case e.Component != components[n]:
+			d.tell(reason.PolicyUnenforceable, where+".component", strconv.Quote(e.Component)+" is not what "+e.ID+" is", "write "+strconv.Quote(components[n]))
+		}
+		switch s := e.ImplementationStatus; {
+		case s == "CONFIRMED":
+			d.confirmed(where + ".implementation_status")
+		case s != "NOT_IMPLEMENTED" && !s.unclaimed():
+			d.tell(reason.PolicyUnenforceable, where+".implementation_status", s.shown()+" is no status", "write UNVERIFIED or NOT_IMPLEMENTED")
+		}
+	}
+	if d.sound(key) {
+		d.complete(key, have, ids, "every enforcement point is in use")
+	}
+}

@@ -1,0 +1,156 @@
+package policy
+
+import (
+	"path"
+	"strings"
+)
+
+// deniedWord is a denied_mounts entry that is no path.
+type deniedWord struct {
+	word     string
+	prefixes []string // host paths at and below which nothing may come from
+	except   []string // exact paths that may, all the same
+	target   string   // path in the box that may not be writable
+	targets  bool     // prefixes hold for paths in the box too
+}
+
+// presetDenied are the preset's entries. One may be left out; Lint warns then.
+func presetDenied() []string {
+	return append(deniedWordNames(), "/home", "/root", "/run", "/var/run", "/opt/sbx-test/mock-secret")
+}
+
+// deniedWords returns the words nsbox can test. host_etc and host_dev_… speak of
+// the host's files, so they bind sources only: the box's own generated
+// /etc/passwd is no host file.
+func deniedWords() []deniedWord {
+	return []deniedWord{
+		{word: "container_runtime_sockets", targets: true, prefixes: []string{
+			"/run/docker.sock", "/run/docker", "/run/containerd", "/run/podman", "/run/crio", "/run/k3s", "/run/lxd", "/run/incus",
+			"/run/buildkit", "/run/cri-dockerd.sock", "/run/user/*/podman", "/run/user/*/docker.sock", "/run/user/*/containerd",
+			"/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket", "/var/snap/lxd/common/lxd/unix.socket",
+		}},
+		{word: "host_etc", prefixes: []string{"/etc"}},
+		{word: "host_dev_except_null_zero_urandom", prefixes: []string{"/dev"}, except: []string{"/dev/null", "/dev/zero", "/dev/urandom"}},
+		{word: "writable_proc", prefixes: []string{"/proc"}, target: "/proc"},
+		{word: "writable_sys", prefixes: []string{"/sys"}, target: "/sys"},
+	}
+}
+
+// Denies tests a host path as the source of a mount and names the denied_mounts
+// entry that forbids it. A directory above a denied path is denied too, because
+// binding it would bring the denied path along. Links are not followed here:
+// test the resolved path. Not for nsbox's own staging directory.
+func (p *Policy) Denies(source string) (rule string, denied bool) {
+	if !cleanAbsolute(source) {
+		return "not_a_clean_absolute_path", true
+	}
+	return p.firstRule(func(w *deniedWord) bool {
+		for _, e := range w.except {
+			if source == e {
+				return false
+			}
+		}
+		for _, prefix := range w.prefixes {
+			for _, form := range runForms(prefix) {
+				if below(source, form) || below(form, source) {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
+// DeniesTarget tests a path in the box as the target of a mount. writable says
+// whether the mount is to be writable there.
+func (p *Policy) DeniesTarget(target string, writable bool) (rule string, denied bool) {
+	if !cleanAbsolute(target) {
+		return "not_a_clean_absolute_path", true
+	}
+	return p.firstRule(func(w *deniedWord) bool {
+		if w.target != "" && writable && below(target, w.target) {
+			return true
+		}
+		for _, prefix := range w.prefixes {
+			for _, form := range runForms(prefix) {
+				if w.targets && below(target, form) {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
+// firstRule returns the first entry for which the test holds. A plain path is
+// tested as a word with that one prefix.
+func (p *Policy) firstRule(test func(*deniedWord) bool) (string, bool) {
+	words := deniedWords()
+	for _, entry := range p.Filesystem.DeniedMounts {
+		w := deniedWord{word: entry, prefixes: []string{entry}, targets: true}
+		if !strings.HasPrefix(entry, "/") {
+			for i := range words {
+				if words[i].word == entry {
+					w = words[i]
+				}
+			}
+		}
+		if test(&w) {
+			return entry, true
+		}
+	}
+	return "", false
+}
+
+// runForms returns a path under /run in both of its spellings: /var/run leads to
+// /run on every current system.
+func runForms(prefix string) []string {
+	if below(prefix, "/run") {
+		return []string{prefix, "/var" + prefix}
+	}
+	if below(prefix, "/var/run") {
+		return []string{prefix, strings.TrimPrefix(prefix, "/var")}
+	}
+	return []string{prefix}
+}
+
+func cleanAbsolute(p string) bool {
+	return strings.HasPrefix(p, "/") && path.Clean(p) == p && !strings.ContainsRune(p, 0)
+}
+
+// below reports whether p is root or lies below it; a * in either stands for
+// one name.
+func below(p, root string) bool {
+	if root == "/" {
+		return true
+	}
+	for root != "" {
+		if p == "" {
+			return false
+		}
+		var a, b string
+		a, p = cutName(p)
+		b, root = cutName(root)
+		if a != b && a != "*" && b != "*" {
+			return false
+		}
+	}
+	return true
+}
+
+// cutName splits /a/b into a and /b.
+func cutName(p string) (name, rest string) {
+	p = p[1:]
+	if i := strings.IndexByte(p, '/'); i >= 0 {
+		return p[:i], p[i:]
+	}
+	return p, ""
+}
+
+func deniedWordNames() []string {
+	var names []string
+	for _, w := range deniedWords() {
+		names = append(names, w.word)
+	}
+	return names
+}

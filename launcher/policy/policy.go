@@ -1,0 +1,212 @@
+package policy
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+// Policy is the whole document, key for key. A value made by Decode, Load or
+// Tighten is never changed afterwards; copies share its lists.
+type Policy struct {
+	PolicyID      string `json:"policy_id"`
+	PolicyVersion string `json:"policy_version"`
+	WorkloadID    string `json:"workload_id"`
+
+	IsolationBackend struct {
+		Name   Word `json:"name"`
+		Status Word `json:"status"`
+	} `json:"isolation_backend"`
+
+	ExecutionIdentity struct {
+		Workload struct {
+			UID               int   `json:"uid"` // inside the box
+			GID               int   `json:"gid"`
+			SupplementaryGIDs []int `json:"supplementary_gids"` // always empty
+			Scope             Word  `json:"scope"`
+		} `json:"workload"`
+		Init struct {
+			UID              int  `json:"uid"` // always 0, of the box's own user namespace
+			Scope            Word `json:"scope"`
+			SetupCaps        Word `json:"setup_caps"`
+			CapsDroppedAfter Word `json:"caps_dropped_after"`
+			HostMapping      Word `json:"host_mapping"`
+		} `json:"init"`
+		Exporter struct {
+			UID         int  `json:"uid"`
+			GID         int  `json:"gid"`
+			Scope       Word `json:"scope"`
+			HostMapping Word `json:"host_mapping"`
+		} `json:"exporter"`
+		HostLauncher struct {
+			UID  *int   `json:"uid"` // the only host uid that may launch; nil: any
+			Note string `json:"note"`
+		} `json:"host_launcher"`
+	} `json:"execution_identity"`
+
+	Filesystem struct {
+		InputMode     Word     `json:"input_mode"`
+		InputPaths    []string `json:"input_paths"`
+		RootfsMode    Word     `json:"rootfs_mode"`
+		ScratchScope  Word     `json:"scratch_scope"`
+		ExportScope   Word     `json:"export_scope"`
+		DeniedMounts  []string `json:"denied_mounts"`
+		WritablePaths []string `json:"writable_paths"`
+	} `json:"filesystem"`
+
+	Network struct {
+		Default             Word         `json:"default"`
+		Mode                Word         `json:"mode"`
+		Ingress             Word         `json:"ingress"`
+		AllowedDestinations destinations `json:"allowed_destinations"`
+		DNS                 Word         `json:"dns"`
+		ProxyEnv            Word         `json:"proxy_env"`
+		Exceptions          Word         `json:"exceptions"`
+	} `json:"network"`
+
+	Resources resources `json:"resources"`
+
+	ProcessPolicy struct {
+		NoNewPrivs   bool `json:"no_new_privs"`
+		Capabilities Word `json:"capabilities"`
+		Seccomp      struct {
+			Status        Word     `json:"status"`
+			DeniedClasses []string `json:"denied_classes"`
+		} `json:"seccomp"`
+		MAC                  Word     `json:"mac"`
+		TreeKill             Word     `json:"tree_kill"`
+		DescriptorsInherited []int    `json:"descriptors_inherited"`
+		EnvAllowlist         []string `json:"env_allowlist"`
+		ExecAllowlist        Word     `json:"exec_allowlist"`
+	} `json:"process_policy"`
+
+	SecretsPolicy struct {
+		AmbientSecrets           Word `json:"ambient_secrets"`
+		ModelVisibleSecrets      bool `json:"model_visible_secrets"`
+		BrokeredExceptions       Word `json:"brokered_exceptions"`
+		CredentialSetMustBeEmpty bool `json:"credential_set_must_be_empty"`
+	} `json:"secrets_policy"`
+
+	ArtifactExport struct {
+		AllowedTypes          []string `json:"allowed_types"`
+		AllowedNames          []string `json:"allowed_names"`
+		Reject                []string `json:"reject"`
+		Validator             Word     `json:"validator"`
+		SourceStorageLifetime Word     `json:"source_storage_lifetime"`
+		ImmutableCopy         struct {
+			Path         Word `json:"path"`
+			Immutability Word `json:"immutability"`
+		} `json:"immutable_copy"`
+		Delivery Word `json:"delivery"`
+	} `json:"artifact_export"`
+
+	Lifecycle struct {
+		Events                  []string `json:"events"`
+		Concurrency             int      `json:"concurrency"`
+		AutoRerunAfterAmbiguity bool     `json:"auto_rerun_after_ambiguity"`
+		CleanupRetries          int      `json:"cleanup_retries"`
+		UnknownState            Word     `json:"unknown_state"`
+		PolicyUpdateAuthority   Word     `json:"policy_update_authority"`
+		ResultAuthority         Word     `json:"result_authority"`
+	} `json:"lifecycle"`
+
+	EnforcementPoints []enforcementPoint `json:"enforcement_points"`
+
+	AdvancedControls struct {
+		A1 control `json:"A1"`
+		A2 control `json:"A2"`
+		A3 control `json:"A3"`
+		A4 control `json:"A4"`
+		A5 control `json:"A5"`
+	} `json:"advanced_controls"`
+
+	Blockers []string `json:"blockers"`
+
+	// Degrade is the operator's word in the file, as --allow-degraded is on the
+	// command line. The spec's own document does not have it.
+	Degrade []string `json:"degrade,omitempty"`
+}
+
+// destinations is always empty: whatever it held would be refused as reserved.
+type destinations []string
+
+type enforcementPoint struct {
+	ID                   string `json:"id"`
+	Component            string `json:"component"`
+	ImplementationStatus Word   `json:"implementation_status"`
+}
+
+type control struct {
+	Status Word   `json:"status"`
+	Reason string `json:"reason"`
+}
+
+// Word is a string of the document that may be null there; null is "".
+type Word string
+
+// unclaimed reports whether the word says that nothing is known.
+func (w Word) unclaimed() bool {
+	return w == "" || w == "UNKNOWN" || w == "UNVERIFIED"
+}
+
+// partlyUnclaimed is unclaimed, or a word that carries the mark at either end.
+func (w Word) partlyUnclaimed() bool {
+	return w.unclaimed() || strings.HasPrefix(string(w), "UNVERIFIED_") || strings.HasSuffix(string(w), "_UNVERIFIED")
+}
+
+// shown is the word as a person may see it in the file.
+func (w Word) shown() string {
+	if w == "" {
+		return "null"
+	}
+	return strconv.Quote(string(w))
+}
+
+// MarshalJSON writes the word as it stood in the document.
+func (w Word) MarshalJSON() ([]byte, error) {
+	if w == "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(w))
+}
+
+// PythonOnly reports whether the box may hold a Python interpreter and no other
+// executable. Otherwise (exec_allowlist "named_program_only") it holds exactly
+// the program of the command line.
+func (p *Policy) PythonOnly() bool { return p.ProcessPolicy.ExecAllowlist != namedProgramOnly }
+
+const namedProgramOnly = "named_program_only"
+
+// Environ returns the workload's whole environment as NAME=value, in the order
+// of env_allowlist. Values are nsbox's own; none is read from the caller.
+func (p *Policy) Environ() []string {
+	env := make([]string, 0, len(p.ProcessPolicy.EnvAllowlist))
+	for _, name := range p.ProcessPolicy.EnvAllowlist {
+		if value, ok := envValue(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// envValue returns the one value a variable can have in a box.
+func envValue(name string) (string, bool) {
+	switch name {
+	case "PATH":
+		return "/usr/local/bin:/usr/bin:/bin", true
+	case "LANG", "LC_ALL":
+		return "C.UTF-8", true
+	case "TZ":
+		return "UTC", true
+	case "HOME", "TMPDIR":
+		return "/scratch", true
+	case "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8":
+		return "1", true
+	case "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS":
+		// A maths library starts one thread per host cpu by default and dies at the task limit.
+		return "1", true
+	}
+	return "", false
+}
+
+const envNames = "PATH, LANG, LC_ALL, TZ, HOME, TMPDIR, PYTHONDONTWRITEBYTECODE, PYTHONUNBUFFERED, PYTHONUTF8, OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, MKL_NUM_THREADS"
