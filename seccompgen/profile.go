@@ -1,0 +1,155 @@
+package seccompgen
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Verdict says what becomes of a system call.
+type Verdict string
+
+const (
+	Allow   Verdict = "allow"  // the kernel decides
+	Deny    Verdict = "EPERM"  // known to be dangerous
+	Missing Verdict = "ENOSYS" // as if the kernel had been built without it; also the default
+)
+
+// Value is one argument value with the name people know it by.
+type Value struct {
+	Name string
+	N    uint32
+}
+
+// When restricts a rule to calls with low32(argument Arg) & Mask among In.
+type When struct {
+	Arg  int    // 0 to 5
+	What string // subject and verb that read on with the names of In: "request is"
+	Mask uint32 // bits that are looked at
+	In   []Value
+}
+
+// Rule gives one verdict to a class of system calls.
+type Rule struct {
+	Class    string // for Allow what it is for, otherwise the denied class as policies name it
+	Why      string // one sentence; never empty
+	Verdict  Verdict
+	Syscalls []string
+	When     *When   // nil: whatever the arguments
+	Else     Verdict // verdict where When does not hold; empty: the default, Missing
+	ElseIs   string  // denied class that Else stands for, where Else is Deny
+}
+
+// Profile is a named list of rules. A call that no rule names is Missing; a call
+// of a foreign architecture kills. The order of the rules has no meaning for the
+// verdicts, but it is part of the bytes and of the digest.
+type Profile struct {
+	Name  string
+	Rules []Rule
+}
+
+// Digest returns "sha256:" and the hex digest of everything that decides the
+// compiled bytes: verdicts, calls, conditions, their order and the version of
+// libseccomp. Reasons and class names do not count.
+func (p Profile) Digest() string {
+	s := sha256.Sum256(p.canonical())
+	return "sha256:" + hex.EncodeToString(s[:])
+}
+
+// canonical is the text Digest hashes. Names stand for numbers here: the call
+// table is kernel ABI.
+func (p Profile) canonical() []byte {
+	major, minor, micro := libraryVersion()
+	b := make([]byte, 0, 8<<10)
+	b = fmt.Appendf(b, "nsbox-seccomp 1\namd64\nlibseccomp %d.%d.%d\n%q\n", major, minor, micro, p.Name)
+	for _, r := range p.Rules {
+		b = append(b, r.Verdict...)
+		if w := r.When; w != nil {
+			b = append(b, " arg"...)
+			b = strconv.AppendInt(b, int64(w.Arg), 10)
+			b = append(b, '&')
+			b = strconv.AppendUint(b, uint64(w.Mask), 16)
+			for _, v := range w.In {
+				b = append(b, ' ')
+				b = strconv.AppendUint(b, uint64(v.N), 16)
+			}
+			b = append(b, " else "...)
+			b = append(b, r.Else...)
+		}
+		for _, name := range r.Syscalls {
+			b = append(b, ' ')
+			b = append(b, name...)
+		}
+		b = append(b, '\n')
+	}
+	return b
+}
+
+// check returns every fault of the profile that would make its meaning unclear:
+// no reason, unknown call, two verdicts for the same call and arguments.
+func (p Profile) check(nr map[string]int) error {
+	var errs []error
+	seen := map[string][]Rule{}
+	for _, r := range p.Rules {
+		fault := func(format string, a ...any) {
+			errs = append(errs, fmt.Errorf("profile %s, class %q: "+format, append([]any{p.Name, r.Class}, a...)...))
+		}
+		if r.Class == "" || strings.TrimSpace(r.Why) == "" {
+			fault("a rule needs a class and a reason")
+		}
+		if len(r.Syscalls) == 0 {
+			fault("names no system call")
+		}
+		if !known(r.Verdict) || (r.Else != "" && !known(r.Else)) {
+			fault("unknown verdict %q else %q", r.Verdict, r.Else)
+		}
+		if r.When == nil && r.Else != "" {
+			fault("has an else without a condition")
+		}
+		if w := r.When; w != nil {
+			if w.Arg < 0 || w.Arg > 5 || w.Mask == 0 || len(w.In) == 0 {
+				fault("has an empty or impossible condition")
+			}
+			for _, v := range w.In {
+				if v.N&^w.Mask != 0 {
+					fault("value %s (%#x) has bits outside the mask %#x", v.Name, v.N, w.Mask)
+				}
+			}
+		}
+		for _, name := range r.Syscalls {
+			if _, ok := nr[name]; !ok {
+				fault("unknown system call %q", name)
+			}
+			for _, other := range seen[name] {
+				if !disjoint(r, other) {
+					fault("system call %q already has a verdict in class %q", name, other.Class)
+				}
+			}
+			seen[name] = append(seen[name], r)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func known(v Verdict) bool { return v == Allow || v == Deny || v == Missing }
+
+// disjoint says whether no call can match both rules.
+func disjoint(a, b Rule) bool {
+	if a.When == nil || b.When == nil || a.Else != "" || b.Else != "" {
+		return false
+	}
+	if a.When.Arg != b.When.Arg || a.When.Mask != b.When.Mask {
+		return false
+	}
+	for _, x := range a.When.In {
+		for _, y := range b.When.In {
+			if x.N == y.N {
+				return false
+			}
+		}
+	}
+	return true
+}

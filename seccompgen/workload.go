@@ -1,0 +1,161 @@
+package seccompgen
+
+import "strings"
+
+// Options closes ways around a limit that could not be enforced fully.
+type Options struct {
+	DenyAffinity     bool // no sched_setaffinity: one cpu stands in for the cpu rate
+	DenySharedMemory bool // no memfd_create, no System V segments: memory is only sampled per process
+}
+
+// calls splits a blank-separated list of system call names.
+func calls(list string) []string { return strings.Fields(list) }
+
+// Workload returns the profile of the untrusted program: wide enough for what
+// interpreters, compilers and language runtimes do with their own files, memory
+// and processes, and nothing that reaches past them.
+func Workload(o Options) Profile {
+	rules := []Rule{
+		{Class: "files", Verdict: Allow,
+			Why: "reading and writing descriptors; which files exist is decided by the mounts and Landlock",
+			Syscalls: calls(`read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek
+				open openat openat2 creat close close_range dup dup2 dup3 fcntl flock fsync fdatasync sync syncfs
+				sync_file_range fallocate truncate ftruncate readahead fadvise64 sendfile copy_file_range splice tee`)},
+		{Class: "paths", Verdict: Allow,
+			Why: "names, status and attributes; permission bits, read-only mounts and Landlock decide on each",
+			Syscalls: calls(`stat fstat lstat newfstatat statx statfs fstatfs access faccessat faccessat2 readlink
+				readlinkat getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir link
+				linkat unlink unlinkat symlink symlinkat chmod fchmod fchmodat fchmodat2 umask utime utimes utimensat
+				futimesat getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr setxattr lsetxattr fsetxattr
+				removexattr lremovexattr fremovexattr`)},
+		{Class: "nodes and owners", Verdict: Allow,
+			Why:      "FIFOs and sockets are ordinary; device nodes and foreign owners need capabilities nobody in the box has",
+			Syscalls: calls(`mknod mknodat chown lchown fchown fchownat`)},
+		{Class: "memory", Verdict: Allow,
+			Why: "a process's own address space, bounded by the memory limit",
+			Syscalls: calls(`mmap munmap mprotect mremap msync mincore madvise brk mlock mlock2 munlock mlockall
+				munlockall membarrier pkey_mprotect pkey_alloc pkey_free mseal map_shadow_stack get_mempolicy
+				set_mempolicy mbind set_mempolicy_home_node`)},
+		{Class: "processes", Verdict: Allow,
+			Why: "start, wait for and signal processes of the same pid namespace, bounded by the task limit",
+			Syscalls: calls(`fork vfork execve execveat exit exit_group wait4 waitid kill tkill tgkill pidfd_open
+				pidfd_send_signal getpid getppid gettid getpgid getpgrp setpgid getsid setsid set_tid_address
+				restart_syscall arch_prctl rseq set_robust_list get_robust_list`)},
+		{Class: "clone", Verdict: Allow, Else: Deny, ElseIs: "unshare",
+			Why:      "threads and processes, but no new namespace: a user namespace opens kernel code meant for root",
+			Syscalls: calls(`clone`), When: noNamespace()},
+		{Class: "signals", Verdict: Allow,
+			Why: "handlers and masks of the process itself",
+			Syscalls: calls(`rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigqueueinfo
+				rt_tgsigqueueinfo rt_sigsuspend sigaltstack signalfd signalfd4 pause`)},
+		{Class: "waiting", Verdict: Allow,
+			Why: "locks, events and timers of the process itself",
+			Syscalls: calls(`futex futex_waitv futex_wake futex_wait futex_requeue poll ppoll select pselect6
+				epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2
+				timerfd_create timerfd_settime timerfd_gettime inotify_init inotify_init1 inotify_add_watch
+				inotify_rm_watch pipe pipe2`)},
+		{Class: "time", Verdict: Allow,
+			Why: "reading clocks and sleeping",
+			Syscalls: calls(`nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time times getitimer
+				setitimer alarm timer_create timer_settime timer_gettime timer_getoverrun timer_delete`)},
+		{Class: "scheduling", Verdict: Allow,
+			Why: "a process may give up cpu time; asking for more needs a capability",
+			Syscalls: calls(`sched_yield sched_getaffinity sched_getparam sched_setparam sched_getscheduler
+				sched_setscheduler sched_getattr sched_setattr sched_get_priority_max sched_get_priority_min
+				sched_rr_get_interval getpriority setpriority ioprio_get ioprio_set getcpu`)},
+		{Class: "identity", Verdict: Allow,
+			Why: "reading ids, and changes that the kernel refuses without capabilities",
+			Syscalls: calls(`getuid geteuid getgid getegid getresuid getresgid getgroups setuid setgid setreuid
+				setregid setresuid setresgid setfsuid setfsgid setgroups capget capset`)},
+		{Class: "facts and limits", Verdict: Allow,
+			Why:      "resource use and limits; a hard limit can only be lowered",
+			Syscalls: calls(`getrlimit setrlimit prlimit64 getrusage sysinfo uname getrandom`)},
+		{Class: "own confinement", Verdict: Allow,
+			Why:      "Landlock rules can only take rights away from the process that adds them",
+			Syscalls: calls(`landlock_create_ruleset landlock_add_rule landlock_restrict_self`)},
+		{Class: "own filter", Verdict: Allow, Else: Deny, ElseIs: "seccomp_listener",
+			Why:      "a further filter can only narrow this one; a listener would hand calls to another process and is refused",
+			Syscalls: calls(`seccomp`), When: &When{Arg: 1, What: "flags lack", Mask: 0x8, In: []Value{{"SECCOMP_FILTER_FLAG_NEW_LISTENER", 0}}}},
+		{Class: "unix sockets", Verdict: Allow,
+			Why: "messages between processes of the box; only AF_UNIX sockets can be made",
+			Syscalls: calls(`connect accept accept4 bind listen shutdown getsockname getpeername getsockopt setsockopt
+				sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg`)},
+		{Class: "making sockets", Verdict: Allow, Else: Deny, ElseIs: "socket_non_AF_UNIX",
+			Why:      "every other family is a way out of the box or rarely used kernel code",
+			Syscalls: calls(`socket socketpair`), When: &When{Arg: 0, What: "domain is", Mask: ^uint32(0), In: []Value{{"AF_UNIX", 1}}}},
+		{Class: "ipc", Verdict: Allow,
+			Why: "System V and POSIX queues and semaphores of the box's own ipc namespace",
+			Syscalls: calls(`semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink mq_timedsend
+				mq_timedreceive mq_notify mq_getsetattr`)},
+		personalityRule(),
+		prctlRule(),
+	}
+	rules = append(rules, affinity(o.DenyAffinity), sharedSegments(o.DenySharedMemory), memfd(o.DenySharedMemory))
+	return Profile{Name: "workload", Rules: append(rules, refused()...)}
+}
+
+func affinity(deny bool) Rule {
+	r := Rule{Class: "affinity", Syscalls: calls(`sched_setaffinity`), Verdict: Allow,
+		Why: "programs pin their threads to cpus; the cpu rate holds wherever they run"}
+	if deny {
+		r.Verdict = Deny
+		r.Why = "being bound to one cpu stands in for the cpu rate here, and this call would undo it"
+	}
+	return r
+}
+
+func sharedSegments(deny bool) Rule {
+	r := Rule{Class: "shared_memory", Syscalls: calls(`shmget shmat shmctl shmdt`), Verdict: Allow,
+		Why: "System V segments live in the box's ipc namespace and count as its memory"}
+	if deny {
+		r.Verdict = Deny
+		r.Why = "memory is only limited per process here, and a segment belongs to none"
+	}
+	return r
+}
+
+func memfd(deny bool) Rule {
+	r := Rule{Class: "memory files", Syscalls: calls(`memfd_create`), Verdict: Allow, Else: Deny, ElseIs: "executable_memfd",
+		Why:  "a memory file that can never be executed; otherwise it is a way around noexec mounts",
+		When: &When{Arg: 1, What: "flags hold", Mask: 0x8, In: []Value{{"MFD_NOEXEC_SEAL", 0x8}}}}
+	if deny {
+		return Rule{Class: "shared_memory_file", Syscalls: r.Syscalls, Verdict: Deny,
+			Why: "memory is only limited per process here, and a memory file belongs to none"}
+	}
+	return r
+}
+
+// noNamespace holds where clone's flags ask for no namespace. CLONE_NEWTIME is not
+// among them: its bit is part of the exit signal here and works in clone3 only.
+func noNamespace() *When {
+	return &When{Arg: 0, What: "flags lack", Mask: namespaceFlags, In: []Value{{"every CLONE_NEW*", 0}}}
+}
+
+// namespaceFlags are CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and
+// NEWNET of linux/sched.h.
+const namespaceFlags = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+
+func personalityRule() Rule {
+	return Rule{Class: "personality", Verdict: Allow, Else: Deny, ElseIs: "personality",
+		Why:      "asking, and the ordinary Linux personalities; the others switch off address randomization or map page zero",
+		Syscalls: calls(`personality`),
+		When: &When{Arg: 0, What: "persona is", Mask: ^uint32(0), In: []Value{
+			{"PER_LINUX", 0}, {"PER_LINUX32", 0x8}, {"UNAME26", 0x20000}, {"query", 0xffffffff}}}}
+}
+
+func prctlRule() Rule {
+	return Rule{Class: "process attributes", Verdict: Allow,
+		Why:      "names, death signals and self-hardening; an option not listed here is answered as unknown",
+		Syscalls: calls(`prctl`),
+		When: &When{Arg: 0, What: "option is", Mask: ^uint32(0), In: []Value{
+			{"PR_SET_PDEATHSIG", 1}, {"PR_GET_PDEATHSIG", 2}, {"PR_GET_DUMPABLE", 3}, {"PR_SET_DUMPABLE", 4},
+			{"PR_GET_KEEPCAPS", 7}, {"PR_SET_KEEPCAPS", 8}, {"PR_GET_TIMING", 13}, {"PR_SET_TIMING", 14},
+			{"PR_SET_NAME", 15}, {"PR_GET_NAME", 16}, {"PR_GET_SECCOMP", 21}, {"PR_SET_SECCOMP", 22},
+			{"PR_CAPBSET_READ", 23}, {"PR_CAPBSET_DROP", 24}, {"PR_GET_TSC", 25}, {"PR_SET_TSC", 26},
+			{"PR_GET_SECUREBITS", 27}, {"PR_SET_SECUREBITS", 28}, {"PR_SET_TIMERSLACK", 29}, {"PR_GET_TIMERSLACK", 30},
+			{"PR_MCE_KILL", 33}, {"PR_MCE_KILL_GET", 34}, {"PR_SET_CHILD_SUBREAPER", 36}, {"PR_GET_CHILD_SUBREAPER", 37},
+			{"PR_SET_NO_NEW_PRIVS", 38}, {"PR_GET_NO_NEW_PRIVS", 39}, {"PR_GET_TID_ADDRESS", 40},
+			{"PR_SET_THP_DISABLE", 41}, {"PR_GET_THP_DISABLE", 42}, {"PR_CAP_AMBIENT", 47},
+			{"PR_GET_SPECULATION_CTRL", 52}, {"PR_SET_MDWE", 65}, {"PR_GET_MDWE", 66},
+			{"PR_SET_VMA", 0x53564d41}, {"PR_SET_PTRACER", 0x59616d61}, {"PR_GET_AUXV", 0x41555856}}}}
+}
