@@ -1,0 +1,133 @@
+package rootfs
+
+import (
+	"fmt"
+	"math"
+	"path"
+	"sort"
+
+	"nsbox/launcher/reason"
+	"nsbox/nsexec"
+)
+
+// nobody is the id that stands for every unmapped one.
+const nobody = 65534
+
+// Options are what the plan decides about the box's root.
+type Options struct {
+	StagedIn      string // host directory bound at /in; empty: /in is an empty directory
+	ScratchBytes  int64  // all four above 0: the kernel takes 0 for "no limit"
+	ScratchInodes int64
+	OutBytes      int64
+	OutInodes     int64
+	WorkloadUID   int // inside; distinct from ExporterUID, 0 and 65534
+	WorkloadGID   int
+	ExporterUID   int
+}
+
+// Layout returns the whole root in the order of creation. The first node is "/"
+// itself, which exists already and only carries its mode and its access. Two
+// nodes on one path are an error, and so is a node below anything but a Dir.
+// Layout touches nothing on the host.
+func Layout(c *Closure, o Options) ([]nsexec.Node, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	byPath := map[string]nsexec.Node{}
+	for _, list := range [][]nsexec.Node{c.Nodes, o.ownNodes(), generatedFiles(c, o)} {
+		for _, n := range list {
+			old, ok := byPath[n.Path]
+			if !ok {
+				byPath[n.Path] = n
+				continue
+			}
+			if old.Kind != nsexec.Dir || n.Kind != nsexec.Dir {
+				return nil, duplicate(old, n)
+			}
+			old.Access |= n.Access
+			byPath[n.Path] = old
+		}
+	}
+	nodes := make([]nsexec.Node, 0, len(byPath))
+	for _, n := range byPath {
+		nodes = append(nodes, n)
+	}
+	sort.Slice(nodes, func(i, j int) bool { return nodes[i].Path < nodes[j].Path })
+	for _, n := range nodes {
+		if !path.IsAbs(n.Path) || path.Clean(n.Path) != n.Path {
+			return nil, reason.New(reason.RootfsBadParent, quote(n.Path), "is not an absolute clean path", "report this as a fault of nsbox")
+		}
+		if n.Path == "/" {
+			continue
+		}
+		if up, ok := byPath[path.Dir(n.Path)]; !ok || up.Kind != nsexec.Dir {
+			return nil, reason.New(reason.RootfsBadParent, n.Path, "would lie below "+path.Dir(n.Path)+", which is not a plain directory of the box's root",
+				"choose a program whose files do not lie at a path that nsbox uses itself")
+		}
+	}
+	return nodes, nil
+}
+
+func (o Options) validate() error {
+	bad := func(what string, got int64) error {
+		return reason.New(reason.RootfsBadOptions, what, fmt.Sprintf("is %d, which is out of range for the box's root", got), "correct the policy")
+	}
+	for _, s := range []struct {
+		what string
+		v    int64
+	}{{"scratch bytes", o.ScratchBytes}, {"scratch inodes", o.ScratchInodes}, {"out bytes", o.OutBytes}, {"out inodes", o.OutInodes}} {
+		if s.v <= 0 {
+			return bad(s.what, s.v)
+		}
+	}
+	for _, s := range []struct {
+		what string
+		v    int
+	}{{"workload uid", o.WorkloadUID}, {"workload gid", o.WorkloadGID}, {"exporter uid", o.ExporterUID}} {
+		if s.v <= 0 || s.v == nobody || s.v >= math.MaxUint32 {
+			return bad(s.what, int64(s.v))
+		}
+	}
+	if o.WorkloadUID == o.ExporterUID {
+		return bad("exporter uid equal to workload uid", int64(o.ExporterUID))
+	}
+	if o.StagedIn != "" && !path.IsAbs(o.StagedIn) {
+		return reason.New(reason.RootfsBadOptions, quote(o.StagedIn), "is not an absolute path", "report this as a fault of nsbox")
+	}
+	return nil
+}
+
+// ownNodes is all that is not generated from text. Landlock rules reach down:
+// List on "/" lets the workload list any directory of the box and read nothing.
+func (o Options) ownNodes() []nsexec.Node {
+	const rl, rlw = nsexec.Read | nsexec.List, nsexec.Read | nsexec.List | nsexec.Write
+	in := nsexec.Node{Path: "/in", Kind: nsexec.BindDir, Source: o.StagedIn, Access: rl}
+	if o.StagedIn == "" {
+		in = nsexec.Node{Path: "/in", Kind: nsexec.Dir, Mode: 0o755, Access: rl}
+	}
+	tmpfs := func(p string, bytes, inodes int64) nsexec.Node {
+		return nsexec.Node{Path: p, Kind: nsexec.Tmpfs, Mode: 0o700, Bytes: bytes, Inodes: inodes,
+			UID: o.WorkloadUID, GID: o.WorkloadGID, Access: rlw}
+	}
+	device := func(p string, a nsexec.Access) nsexec.Node {
+		return nsexec.Node{Path: p, Kind: nsexec.Device, Source: p, Access: a}
+	}
+	link := func(p, target string) nsexec.Node {
+		return nsexec.Node{Path: p, Kind: nsexec.Symlink, Source: target}
+	}
+	return []nsexec.Node{
+		{Path: "/", Kind: nsexec.Dir, Mode: 0o755, Access: nsexec.List},
+		in,
+		tmpfs("/scratch", o.ScratchBytes, o.ScratchInodes),
+		tmpfs("/out", o.OutBytes, o.OutInodes),
+		{Path: "/proc", Kind: nsexec.Proc, Access: rl},
+		{Path: "/dev", Kind: nsexec.Dir, Mode: 0o755},
+		device("/dev/null", nsexec.Read|nsexec.Write),
+		device("/dev/zero", nsexec.Read),
+		device("/dev/urandom", nsexec.Read),
+		link("/dev/fd", "/proc/self/fd"),
+		link("/dev/stdin", "/proc/self/fd/0"),
+		link("/dev/stdout", "/proc/self/fd/1"),
+		link("/dev/stderr", "/proc/self/fd/2"),
+	}
+}
