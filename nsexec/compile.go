@@ -23,6 +23,10 @@ const (
 	highFD      = 64
 )
 
+// PrivateDescriptors is the lowest number of what the waiting child keeps for
+// itself, close-on-exec; all below is the program's.
+const PrivateDescriptors = fdChildGo
+
 // fds are the launcher's descriptor numbers, each at least highFD.
 type fds struct {
 	control, golink, self int

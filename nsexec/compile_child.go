@@ -116,11 +116,11 @@ func (c *compiler) becomeInit() {
 	c.add("init-keep-control", "descriptor 3 is the stage's one door", unix.SYS_FCNTL, imm(fdControl), imm(unix.F_SETFD), imm(0))
 	c.unmask("init-")
 	c.filter("init-", c.spec.InitFilter)
-	c.add("init-exec", "exec is the barrier: the launcher's memory image ends here", unix.SYS_EXECVEAT, imm(fdSelf), str(""), vec([]string{StageInit}), vec(stageEnv()), imm(unix.AT_EMPTY_PATH))
+	c.add("init-exec", "exec is the barrier: the launcher's memory image ends here", unix.SYS_EXECVEAT, imm(fdSelf), str(""), vec([]string{StageInit}), vec(StageEnv()), imm(unix.AT_EMPTY_PATH))
 }
 
-// stageEnv keeps the Go runtime of a stage small; it holds nothing of the caller's.
-func stageEnv() []string { return []string{"GOMAXPROCS=1", "GOGC=off"} }
+// StageEnv keeps the Go runtime of a stage small; it holds nothing of the caller's.
+func StageEnv() []string { return []string{"GOMAXPROCS=1", "GOGC=off"} }
 
 func (c *compiler) noCapabilities(prefix string) {
 	c.add(prefix+"no-ambient", "an ambient capability would survive the exec", unix.SYS_PRCTL, imm(unix.PR_CAP_AMBIENT), imm(unix.PR_CAP_AMBIENT_CLEAR_ALL), imm(0), imm(0), imm(0))
@@ -169,6 +169,7 @@ func (c *compiler) child() {
 	c.unmask("")
 	c.readBack()
 	probe()
+	c.add("probe-nested-userns", "the limit on user namespaces must hold without the filter's help", unix.SYS_UNSHARE, imm(unix.CLONE_NEWUSER)).fails(unix.ENOSPC)
 	c.filter("", c.spec.Filter)
 	c.add("probe-seccomp", "unshare of nothing succeeds unless the filter is in force", unix.SYS_UNSHARE, imm(0)).fails(unix.EPERM)
 	c.add("ready", "the launcher compares all this with the plan before it says go", unix.SYS_WRITE, imm(fdChildGo), addr(c.report.at(0)), imm(uintptr(len(c.report.Init)))).exactly(int64(len(c.report.Init)))

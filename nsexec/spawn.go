@@ -156,7 +156,11 @@ func Spawn(spec *Spec, files Files, stop <-chan struct{}) (*Box, error) {
 	go func() {
 		select {
 		case <-stop:
-			b.Kill()
+			select {
+			case <-ready: // both at once: the box is up, and no longer ours to kill
+			default:
+				b.Kill()
+			}
 		case <-ready:
 		}
 	}()

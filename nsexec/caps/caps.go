@@ -1,47 +1,57 @@
-// Package caps reads capability sets back. Setting is one raw capset in the
-// set-up program; the library's own Apply can return nil without effect, so it
-// is used for looking only.
+// Package caps reads capability sets back and names capabilities. Setting is
+// one raw capset in the set-up program: the library's own Apply can return nil
+// without effect, and its Load needs a /proc, which the exporter's box lacks.
 package caps
 
 import (
 	"fmt"
 
 	"github.com/syndtr/gocapability/capability"
+	"golang.org/x/sys/unix"
 )
 
-// Sets is the five sets of this process's main thread, capabilities(7), as bit masks.
+// Sets is the five sets of the calling thread, capabilities(7), as bit masks.
 type Sets struct{ Effective, Permitted, Inheritable, Bounding, Ambient uint64 }
 
-// Self reads the calling process's sets.
+// Self asks the kernel for the calling thread's sets: capget(2) for three,
+// prctl(2) bit by bit for bounding and ambient.
 func Self() (Sets, error) {
-	c, err := capability.NewPid2(0)
-	if err != nil {
-		return Sets{}, fmt.Errorf("capability state: %w", err)
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData // version 3 fills two
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return Sets{}, fmt.Errorf("capget: %w", err)
 	}
-	if err := c.Load(); err != nil {
-		return Sets{}, fmt.Errorf("capability state: %w", err)
+	s := Sets{
+		Effective:   uint64(data[0].Effective) | uint64(data[1].Effective)<<32,
+		Permitted:   uint64(data[0].Permitted) | uint64(data[1].Permitted)<<32,
+		Inheritable: uint64(data[0].Inheritable) | uint64(data[1].Inheritable)<<32,
 	}
-	mask := func(t capability.CapType) (m uint64) {
-		for n := capability.Cap(0); n < 64; n++ {
-			if c.Get(t, n) {
-				m |= 1 << n
-			}
+	for n := uintptr(0); n < 64; n++ {
+		bound, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, n, 0, 0, 0)
+		if err == unix.EINVAL {
+			break // beyond the highest one this kernel knows
 		}
-		return m
+		ambient, err2 := unix.PrctlRetInt(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_IS_SET, n, 0, 0)
+		if err != nil || err2 != nil {
+			return Sets{}, fmt.Errorf("prctl for %s: %v, %v", Name(int(n)), err, err2)
+		}
+		s.Bounding |= uint64(bound) << n
+		s.Ambient |= uint64(ambient) << n
 	}
-	return Sets{
-		Effective:   mask(capability.EFFECTIVE),
-		Permitted:   mask(capability.PERMITTED),
-		Inheritable: mask(capability.INHERITABLE),
-		Bounding:    mask(capability.BOUNDING),
-		Ambient:     mask(capability.AMBIENT),
-	}, nil
+	return s, nil
 }
 
-// Any reports whether a set that gives privilege now or at the next exec is not empty.
-func (s Sets) Any() bool {
-	return s.Effective|s.Permitted|s.Inheritable|s.Bounding|s.Ambient != 0
-}
-
-// Name is the lower-case name of capability n without the cap_ prefix.
+// Name is the lower-case name of capability n without the cap_ prefix, or
+// "unknown".
 func Name(n int) string { return capability.Cap(n).String() }
+
+// Names lists the capabilities of a bit mask, lowest first.
+func Names(mask uint64) []string {
+	var out []string
+	for n := range 64 {
+		if mask&(1<<n) != 0 {
+			out = append(out, Name(n))
+		}
+	}
+	return out
+}
