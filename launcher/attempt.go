@@ -1,0 +1,151 @@
+package launcher
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"golang.org/x/sys/unix"
+
+	"nsbox/launcher/journal"
+	"nsbox/launcher/reason"
+)
+
+// state is nsbox's own directory: cache/, attempts/ and lock. Nothing is ever
+// created in any other directory of the host but the delivery directory.
+type state struct{ dir string }
+
+// openState opens or makes the state directory, 0700 and the caller's own.
+func openState(dir string) (*state, error) {
+	if dir == "" {
+		var err error
+		if dir, err = defaultStateDir(); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, stateError(dir, err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, stateError(dir, err)
+	}
+	for _, d := range []string{dir, dir + "/cache", dir + "/attempts"} {
+		if err := privateDir(d); err != nil {
+			return nil, err
+		}
+	}
+	return &state{dir}, nil
+}
+
+func defaultStateDir() (string, error) {
+	if os.Geteuid() == 0 {
+		// sudo keeps the user's HOME; root's files do not belong there.
+		return "/var/lib/nsbox", nil
+	}
+	if x := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(x) {
+		return x + "/nsbox", nil
+	}
+	if h := os.Getenv("HOME"); filepath.IsAbs(h) {
+		return h + "/.local/state/nsbox", nil
+	}
+	return "", reason.New(reason.StateDir, "the state directory", "neither XDG_STATE_HOME nor HOME is an absolute path", "name a directory with --state-dir")
+}
+
+func stateError(dir string, err error) error {
+	return reason.Wrap(reason.StateDir, dir, "cannot be used as state directory", "name another one with --state-dir", err)
+}
+
+func privateDir(dir string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return stateError(dir, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return stateError(dir, err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return reason.New(reason.StateDir, dir, "is not a directory", "move it away, or name another state directory with --state-dir")
+	case int(st.Uid) != os.Geteuid():
+		return reason.New(reason.StateDir, dir, fmt.Sprintf("belongs to uid %d, not to you (uid %d)", st.Uid, os.Geteuid()), "name a state directory of your own with --state-dir")
+	case st.Mode&0o077 != 0:
+		return reason.New(reason.StateDir, dir, fmt.Sprintf("has mode %04o; others could read or change attempts", st.Mode&0o7777), "chmod 0700 "+dir)
+	}
+	return nil
+}
+
+func (s *state) cache() string { return s.dir + "/cache" }
+
+// lock is held for the whole attempt: the id range and the storage of one state
+// directory serve one box at a time. The descriptor is close-on-exec and only
+// closed, never unlocked, so no forked child can let it go.
+type lock struct{ file *os.File }
+
+func (s *state) lock(attempt string) (*lock, error) {
+	path := s.dir + "/lock"
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, stateError(path, err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		if err != unix.EWOULDBLOCK {
+			return nil, stateError(path, err)
+		}
+		holder := make([]byte, 128)
+		n, _ := f.ReadAt(holder, 0)
+		return nil, reason.New(reason.Busy, "attempt "+strings.TrimSpace(string(holder[:n])), "is running with this state directory, and the policy's concurrency is 1", "wait until it has ended, or use another --state-dir")
+	}
+	if err := f.Truncate(0); err == nil {
+		_, err = f.WriteAt([]byte(fmt.Sprintf("%s pid %d\n", attempt, os.Getpid())), 0)
+		if err == nil {
+			return &lock{f}, nil
+		}
+	}
+	f.Close()
+	return nil, stateError(path, err)
+}
+
+func (l *lock) release() { l.file.Close() }
+
+// attempt is one run's directory and journal.
+type attempt struct {
+	id      string
+	dir     string
+	journal *journal.Journal
+}
+
+func newAttemptID(now time.Time) (string, error) {
+	id, err := ulid.New(ulid.Timestamp(now), rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	return id.String(), nil
+}
+
+func (s *state) attempt(id string) (*attempt, error) {
+	a := &attempt{id: id, dir: s.dir + "/attempts/" + id}
+	if err := os.Mkdir(a.dir, 0o700); err != nil {
+		return nil, stateError(a.dir, err)
+	}
+	j, err := journal.Create(a.dir + "/journal")
+	if err != nil {
+		return nil, reason.Wrap(reason.JournalWrite, a.dir+"/journal", "cannot be created, and nothing is done that is not journaled first", "free space in the state directory", err)
+	}
+	a.journal = j
+	return a, nil
+}
+
+// record appends one event; its effect must not begin if it cannot be written.
+func (a *attempt) record(e journal.Event, data map[string]string) error {
+	if err := a.journal.Append(journal.Record{Event: e, Data: data}); err != nil {
+		return reason.Wrap(reason.JournalWrite, a.dir+"/journal", "event "+string(e)+" cannot be recorded", "free space in the state directory", err)
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package launcher
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nsbox/exporter"
+	"nsbox/launcher/attest"
+	"nsbox/launcher/journal"
+	"nsbox/launcher/reason"
+	"nsbox/nsexec"
+	"nsbox/seccompgen"
+	"nsbox/seccompgen/filter"
+)
+
+// The exporter's descriptors, besides its streams; its own package documents them.
+const (
+	exportDirFD     = 3
+	exportStagingFD = 4
+	exportFirstName = 5
+)
+
+// export runs the second sandbox over the held /out. The launcher opens nothing
+// below /out: it hands in the descriptor of its root and a file of its own to
+// write to, and believes only what it reads from that file itself.
+type export struct {
+	plan   *Plan
+	att    *attempt
+	held   int
+	self   int
+	init   filter.Program
+	cache  string
+	staged string // the launcher's own file
+	cpu    int    // one cpu: with two, the Go runtime of the stage may race into a fifth thread
+}
+
+// exported is the exporter's verdict after the launcher's re-hash.
+type exported struct {
+	artifact ArtifactResult
+	rows     []attest.Row
+	stopped  bool // the exporter's own stop proof
+	failure  *reason.Error
+}
+
+func (x *export) run(ctx context.Context) exported {
+	out := exported{artifact: ArtifactResult{Outcome: ArtifactSealFailed, Reasons: []string{}}, stopped: true}
+	fail := func(err error) exported {
+		out.failure = reason.Wrap(reason.ExportFailed, "the exporter", "did not give a verdict; nothing left /out", "see the attempt's journal", err)
+		return out
+	}
+	deadline := time.Now().Add(min(x.plan.Limits.Exporter.Wall, x.plan.Limits.Attempt.ExporterLifecycle))
+	if err := x.att.record(journal.CopyIntent, map[string]string{"path": x.staged}); err != nil {
+		return fail(err)
+	}
+	staging, err := os.OpenFile(x.staged, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fail(err)
+	}
+	defer staging.Close()
+	spec, err := x.spec()
+	if err != nil {
+		return fail(err)
+	}
+	if err := x.att.record(journal.ExporterIntent, nil); err != nil {
+		return fail(err)
+	}
+	stop := make(chan struct{})
+	timer := time.AfterFunc(time.Until(deadline), func() { close(stop) })
+	defer timer.Stop()
+	box, err := nsexec.Spawn(spec, nsexec.Files{Self: x.self, Cgroup: -1, Pass: []nsexec.Pass{{From: x.held, To: exportDirFD}, {From: int(staging.Fd()), To: exportStagingFD}}}, stop)
+	if err != nil {
+		x.att.record(journal.ExporterStopped, nil) // Spawn reaps what it fails to start
+		return fail(boxFailure(err))
+	}
+	rows, err := inspect(box, spec)
+	out.rows = prefixed("exporter/", rows)
+	if err == nil {
+		err = attest.Check(rows)
+	}
+	if err == nil {
+		err = x.att.record(journal.ExporterUp, nil)
+	}
+	if err == nil {
+		err = x.att.record(journal.ExportIntent, nil)
+	}
+	if err != nil {
+		box.Abort()
+		x.att.record(journal.ExporterStopped, nil)
+		return fail(err)
+	}
+	over := make(chan string, 2)
+	report := startCapture("exporter report", box.Stdout, io.Discard, exporter.MaxReport, over)
+	log := startCapture("exporter log", box.Stderr, io.Discard, x.plan.Limits.Exporter.Log, over)
+	if err := box.Release(); err != nil {
+		box.Abort()
+		return fail(err)
+	}
+	why := x.watch(ctx, box, deadline, over)
+	if why == errStillThere {
+		out.stopped = false
+		return fail(why)
+	}
+	<-report.readDone
+	<-log.readDone
+	if text := log.bytes(); len(text) > 0 {
+		os.WriteFile(x.att.dir+"/exporter.log", text, 0o600)
+	}
+	if why != nil {
+		x.att.record(journal.ExporterStopped, nil)
+		return fail(why)
+	}
+	return x.judge(out, report.bytes(), fail)
+}
+
+type exportError string
+
+func (e exportError) Error() string { return string(e) }
+
+const (
+	errStillThere = exportError("the exporter's box did not end when killed")
+	errExportWall = exportError("the exporter's time was up")
+	errExportOver = exportError("the exporter wrote more than it may")
+	errExportMem  = exportError("the exporter used more memory than it may")
+	errExportCPU  = exportError("the exporter used more cpu time than it may")
+	errCancelled  = exportError("cancelled")
+)
+
+// watch waits for the exporter's end and holds it to its limits.
+func (x *export) watch(ctx context.Context, box *nsexec.Box, deadline time.Time, over <-chan string) error {
+	s := sampler{init: box.InitPID}
+	tick := time.NewTicker(samplePoll)
+	defer tick.Stop()
+	var why error
+	for why == nil {
+		select {
+		case e := <-box.Done():
+			switch {
+			case e.ExecErr != nil:
+				return e.ExecErr
+			case e.SetupErr != nil:
+				return e.SetupErr
+			case !e.Reported || !e.Status.Exited() || e.Status.ExitStatus() != 0:
+				return fmt.Errorf("the exporter ended with wait status %#x", uint32(e.Status))
+			}
+			return nil
+		case <-over:
+			why = errExportOver
+		case <-ctx.Done():
+			why = errCancelled
+		case <-tick.C:
+			cpu, rss := s.sample()
+			switch {
+			case time.Now().After(deadline):
+				why = errExportWall
+			case rss > x.plan.Limits.Exporter.Memory:
+				why = errExportMem
+			case cpu > x.plan.Limits.Exporter.CPU.Microseconds():
+				why = errExportCPU
+			}
+		}
+	}
+	box.Kill()
+	select {
+	case <-box.Done():
+		return why
+	case <-time.After(x.plan.Limits.Attempt.StopProof):
+		return errStillThere
+	}
+}
+
+// spec is the exporter's box: an empty root, no proc, no device, no network.
+func (x *export) spec() (*nsexec.Spec, error) {
+	ep, l := x.plan.Exporter, x.plan.Limits.Exporter
+	req := exporter.Request{Bounds: ep.Bounds, OwnerUID: uint32(x.plan.Box.UID), OwnerGID: uint32(x.plan.Box.GID)}
+	var open []nsexec.OpenBelow
+	for i, name := range ep.Bounds.AllowedNames {
+		fd := exportFirstName + i
+		open = append(open, nsexec.OpenBelow{Dir: exportDirFD, Name: name, To: fd})
+		req.Names = append(req.Names, exporter.Handle{Name: name, FD: fd})
+	}
+	argv, err := req.Argv()
+	if err != nil {
+		return nil, err
+	}
+	f, _, err := seccompgen.Cached(x.cache, seccompgen.Exporter())
+	if err != nil {
+		return nil, err
+	}
+	both := func(name string, res int, v uint64) nsexec.Rlimit {
+		return nsexec.Rlimit{Name: name, Resource: res, Soft: v, Hard: v}
+	}
+	return &nsexec.Spec{
+		Hostname: hostname, StagingPoint: stagingPoint, Root: []nsexec.Node{{Path: "/", Kind: nsexec.Dir, Mode: 0o755}},
+		UID: ep.UID, GID: ep.GID, Umask: 0o077, Affinity: x.cpu, LandlockABI: x.plan.Box.LandlockABI,
+		Rlimits: []nsexec.Rlimit{
+			both("nofile", unix.RLIMIT_NOFILE, uint64(l.FDs)),
+			both("fsize", unix.RLIMIT_FSIZE, uint64(ep.Bounds.FileBytes)),
+			both("cpu", unix.RLIMIT_CPU, uint64(l.CPU.Seconds())),
+			both("core", unix.RLIMIT_CORE, 1),
+			both("nproc", unix.RLIMIT_NPROC, uint64(l.Tasks)),
+		},
+		Command: nsexec.Command{Self: true, Argv: argv, Env: nsexec.StageEnv(), Dir: "/"},
+		Open:    open, Listable: exportDirFD, CapLast: x.plan.Box.CapLast, Identity: ep.Identity,
+		InitFilter: x.init, Filter: f, SharedVM: x.plan.Box.SharedVM,
+	}, nil
+}
+
+// judge compares the report with the launcher's own reading of the staged copy.
+func (x *export) judge(out exported, line []byte, fail func(error) exported) exported {
+	rep, err := exporter.DecodeReport(line, x.plan.Exporter.Bounds)
+	if err != nil {
+		x.att.record(journal.ExporterStopped, nil)
+		return fail(err)
+	}
+	for _, e := range []journal.Event{journal.Exported, journal.ExporterStopped} {
+		data := map[string]string{}
+		if e == journal.Exported {
+			data["verdict"] = rep.Verdict
+		}
+		if err := x.att.record(e, data); err != nil {
+			return fail(err)
+		}
+	}
+	a := &out.artifact
+	switch rep.Verdict {
+	case exporter.Empty:
+		a.Outcome = ArtifactEmpty
+	case exporter.Rejected:
+		a.Outcome, a.Reasons = ArtifactRejected, rep.Codes()
+	case exporter.Accepted:
+		bytes, digest, err := hashFile(x.staged)
+		if err != nil || bytes != rep.Bytes || digest != rep.SHA256 {
+			a.Outcome = ArtifactUnverified
+			out.failure = reason.Wrap(reason.ExportFailed, x.staged, "the launcher's own digest of the copy is not what the exporter reported", "the attempt is quarantined; look at it before anything else", err)
+			return out
+		}
+		if err := os.Chmod(x.staged, 0o400); err != nil {
+			return fail(err)
+		}
+		*a = ArtifactResult{Outcome: ArtifactAccepted, Reasons: []string{}, Name: rep.Name, Bytes: bytes, Rows: rep.Rows, SHA256: digest}
+	}
+	if err := x.att.record(journal.CopyVerified, map[string]string{"artifact": a.Outcome, "sha256": a.SHA256}); err != nil {
+		return fail(err)
+	}
+	return out
+}
+
+// hashFile reads the launcher's own file; digest has the "sha256:" prefix.
+func hashFile(path string) (int64, string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0, "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, f)
+	return n, "sha256:" + hex.EncodeToString(h.Sum(nil)), err
+}
+
+func prefixed(p string, rows []attest.Row) []attest.Row {
+	for i := range rows {
+		rows[i].Restriction = p + rows[i].Restriction
+	}
+	return rows
+}

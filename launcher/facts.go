@@ -1,0 +1,99 @@
+package launcher
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"nsbox/cgroupv2"
+	"nsbox/launcher/policy"
+	"nsbox/launcher/probe"
+	"nsbox/launcher/reason"
+	"nsbox/launcher/rootfs"
+)
+
+// gathered is what Run looked up before planning, and what it must close.
+type gathered struct {
+	facts  Facts
+	cgroup *cgroupv2.Root
+}
+
+// gather asks the host everything a plan depends on, the slow questions side by side.
+func gather(req Request, st *state) (*gathered, error) {
+	g := &gathered{}
+	var hostErr, closureErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { g.facts.Host, hostErr = probe.Survey() })
+	wg.Go(func() { g.cgroup, g.facts.CgroupErr = cgroupv2.Find(req.Cgroup) })
+	g.facts.Closure, _, closureErr = rootfs.Cached(st.cache(), req.Argv[0], nil)
+	g.facts.CapLast, g.facts.CPU = capLast(), firstCPU()
+	wg.Wait()
+	g.facts.Cgroup = g.facts.CgroupErr == nil
+	if req.Cgroup != "" && g.facts.CgroupErr != nil {
+		// An explicit directory is an order, not a hint.
+		return g, probe.CgroupReason(g.facts.CgroupErr)
+	}
+	for _, err := range []error{hostErr, closureErr} {
+		if err != nil {
+			return g, err
+		}
+	}
+	if g.facts.CapLast < 0 || g.facts.CPU < 0 {
+		return g, reason.New(reason.HostFactsUnreadable, "/proc/sys/kernel/cap_last_cap or the cpu mask", "could not be read", "run nsbox where /proc is mounted")
+	}
+	id, err := probe.ChooseIdentity(g.facts.Host)
+	if err != nil {
+		return g, err
+	}
+	g.facts.Identity = id
+	return g, nil
+}
+
+func (g *gathered) close() {
+	if g != nil && g.cgroup != nil {
+		g.cgroup.Close()
+	}
+}
+
+func capLast() int {
+	data, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
+	if err != nil {
+		return -1
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// firstCPU is the lowest cpu this process may run on.
+func firstCPU() int {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return -1
+	}
+	for n := range 1024 {
+		if set.IsSet(n) {
+			return n
+		}
+	}
+	return -1
+}
+
+// loadPolicy reads the policy and applies --limit; source names what was read.
+func loadPolicy(req Request) (*policy.Policy, policy.Source, error) {
+	p, src, err := policy.Load(req.PolicyArg)
+	if err != nil {
+		return nil, src, err
+	}
+	if len(req.Limits) > 0 {
+		if p, err = p.Tighten(req.Limits); err != nil {
+			return nil, src, err
+		}
+	}
+	return p, src, nil
+}

@@ -1,0 +1,90 @@
+package launcher
+
+import (
+	"errors"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"nsbox/launcher/reason"
+	"nsbox/nsexec"
+)
+
+// stepReason is what a failing step of the set-up means to a person. The first
+// row that matches names it; an empty errno list matches every errno.
+type stepReason struct {
+	step   string // name, or prefix ending in ':'
+	errnos []unix.Errno
+	id     reason.ID
+	why    string
+	next   string
+}
+
+const apparmorNext = "load an AppArmor profile that grants userns to nsbox, or see kernel.apparmor_restrict_unprivileged_userns"
+
+var stepReasons = []stepReason{
+	{"clone", []unix.Errno{unix.ENOSPC}, reason.UsernsDisabled, "the number of namespaces allowed here is used up", "raise user.max_user_namespaces, or end other boxes"},
+	{"clone", []unix.Errno{unix.EPERM, unix.EACCES}, reason.UsernsSysctl, "the kernel refuses the namespaces: a sysctl, an outer seccomp filter or a security module forbids them", "check kernel.unprivileged_userns_clone and AppArmor, and run nsbox outside of surrounding containers"},
+	{"clone", []unix.Errno{unix.EINVAL, unix.ENOSYS}, reason.KernelTooOld, "the kernel lacks a part of clone3", "nsbox needs Linux 5.14 or newer with all namespaces built in"},
+	{"clone", []unix.Errno{unix.EAGAIN, unix.ENOMEM}, reason.SetupStep, "no process could be made", "raise the process limit (ulimit -u), or end other processes"},
+	{"scope-capabilities", nil, reason.UsernsApparmor, "the new user namespace gives no capabilities", apparmorNext},
+	{"private-mounts", []unix.Errno{unix.EPERM, unix.EACCES}, reason.UsernsApparmor, "mounting is refused inside the new user namespace", apparmorNext},
+	{"become-gid-0", nil, reason.UsernsApparmor, "ids cannot be changed inside the new user namespace", apparmorNext},
+	{"become-uid-0", nil, reason.UsernsApparmor, "ids cannot be changed inside the new user namespace", apparmorNext},
+	{"proc:", []unix.Errno{unix.EPERM, unix.EACCES}, reason.ProcMasked, "a fresh /proc is refused, as in a container that masks parts of its own", "run nsbox outside of the surrounding container, or let that one show /proc unmasked"},
+	{"open:", []unix.Errno{unix.ENOENT}, reason.RootfsSourceChanged, "the source was there when the plan was made and is gone now", "run again when the package upgrade on this host is done"},
+	{"init-exec", []unix.Errno{unix.EACCES}, reason.LauncherExeUnreadable, "nsbox's own binary may not be executed by the box's ids", "chmod a+rx the nsbox binary; it must not lie on a noexec mount"},
+	{"landlock-ruleset", nil, reason.LandlockBlocked, "Landlock answered when it was asked and refuses now", "run nsbox outside of the surrounding sandbox"},
+	{"pivot-root", []unix.Errno{unix.EINVAL}, reason.SetupStep, "the current root is no mount point, as in a chroot or an initramfs", "run nsbox from a root that is mounted"},
+}
+
+// boxFailure turns an error of Spawn into what a user is told. The step that
+// failed first is the reported one.
+func boxFailure(err error) *reason.Error {
+	if e := reason.Of(err); e != nil {
+		return e
+	}
+	var step *nsexec.StepError
+	if errors.As(err, &step) {
+		for _, r := range stepReasons {
+			if r.matches(step) {
+				return reason.Wrap(r.id, "step "+step.Step, r.why, r.next, step)
+			}
+		}
+		return reason.Wrap(reason.SetupStep, "step "+step.Step, "it is there because "+step.Why, "nothing was started; the kernel's answer says what is missing", step)
+	}
+	var m *nsexec.MapError
+	if errors.As(err, &m) {
+		return reason.Wrap(reason.IdMaps, "the box's id maps", "could not be written", "check /etc/subuid and /etc/subgid, and that newuidmap and newgidmap are setuid root", err)
+	}
+	if errors.Is(err, nsexec.ErrGone) {
+		return reason.Wrap(reason.SetupGone, "the box", "was killed from outside before the program was started", "look for a memory killer or another process that kills", err)
+	}
+	return reason.Wrap(reason.SetupStep, "the box", "could not be made", "", err)
+}
+
+func (r stepReason) matches(s *nsexec.StepError) bool {
+	if r.step != s.Step && !(strings.HasSuffix(r.step, ":") && strings.HasPrefix(s.Step, r.step)) {
+		return false
+	}
+	if r.errnos == nil {
+		return true
+	}
+	for _, e := range r.errnos {
+		if errors.Is(s, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// execFailure is what a failed execve of the program means.
+func execFailure(path string, s *nsexec.StepError) *reason.Error {
+	switch s.Errno() {
+	case unix.ENOENT:
+		return reason.Wrap(reason.LoaderMissing, path, "it or its ELF loader is not in the box", "check the program with ldd on the host", s)
+	case unix.EACCES, unix.EPERM, unix.ENOEXEC:
+		return reason.Wrap(reason.ProgramNotExecutable, path, "cannot be executed in the box", "check its mode and format", s)
+	}
+	return reason.Wrap(reason.ProgramNotExecutable, path, "could not be executed", "the kernel's answer says why", s)
+}

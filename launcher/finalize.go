@@ -1,0 +1,180 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nsbox/cgroupv2"
+	"nsbox/launcher/journal"
+	"nsbox/launcher/reason"
+	"nsbox/launcher/rootfs"
+	"nsbox/seccompgen/filter"
+)
+
+// finalizer ends an attempt. It runs exactly once on every path, and each of its
+// parts refuses to begin before the one it rests on is done.
+type finalizer struct {
+	res   *Result
+	plan  *Plan
+	att   *attempt
+	group *cgroupv2.Group
+	self  int
+	init  filter.Program
+	cache string
+	cpu   int // for the exporter
+
+	staged string // inputs' directory, or empty
+	held   int    // /out, or -1
+	copied string // the exporter's copy
+}
+
+// stopProof shows that no process of the box is left: pid 1 was reaped (its pid
+// namespace ends with it) and, where there is a job cgroup, the kernel says populated 0.
+func (f *finalizer) stopProof(gone bool) bool {
+	f.record(journal.StopIntent, nil)
+	if !gone {
+		return f.quarantine(reason.New(reason.StopUnproven, "the box of attempt "+f.att.id, "did not end within its stop budget", "nothing was deleted; look for a process in state D, then run nsbox again"))
+	}
+	if f.group != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), f.plan.Limits.Attempt.StopProof)
+		defer cancel()
+		f.group.Kill()
+		if err := f.group.WaitEmpty(ctx); err != nil {
+			return f.quarantine(reason.Wrap(reason.StopUnproven, f.group.Path(), "is not empty", "nothing was deleted; look at its cgroup.procs", err))
+		}
+	}
+	f.record(journal.StopProved, nil)
+	return true
+}
+
+// seal and export: only a program that exited 0 has something to hand over.
+func (f *finalizer) export(ctx context.Context) bool {
+	f.record(journal.SealIntent, nil)
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(f.held, &st); err != nil || st.Type != unix.TMPFS_MAGIC {
+		f.res.Artifact.Outcome = ArtifactSealFailed
+		return f.quarantine(reason.Wrap(reason.ExportFailed, "/out", "is no longer the tmpfs that was made for it", "nothing was exported", err))
+	}
+	f.record(journal.Sealed, nil)
+	x := export{cpu: f.cpu, plan: f.plan, att: f.att, held: f.held, self: f.self, init: f.init, cache: f.cache, staged: f.copied}
+	out := x.run(ctx)
+	f.res.Artifact = out.artifact
+	f.res.Attestation = append(f.res.Attestation, out.rows...)
+	if out.failure != nil {
+		f.fail(out.failure)
+	}
+	if !out.stopped || out.artifact.Outcome == ArtifactUnverified {
+		return f.quarantine(out.failure)
+	}
+	return true
+}
+
+// destroy removes everything the attempt created but its own record, and then
+// looks whether it is gone.
+func (f *finalizer) destroy() {
+	deadline := time.Now().Add(f.plan.Limits.Attempt.Cleanup)
+	if f.held >= 0 {
+		unix.Close(f.held) // the last reference to the tmpfs
+		f.held = -1
+	}
+	var err error
+	for try := 0; try < max(1, f.plan.Lifecycle.CleanupRetries); try++ {
+		f.record(journal.DestroyIntent, nil)
+		if err = f.destroyOnce(deadline); err == nil || time.Now().After(deadline) {
+			break
+		}
+	}
+	if err == nil {
+		f.record(journal.Destroyed, nil)
+		err = f.verify()
+	}
+	if err != nil {
+		f.res.Cleanup.Leftover = append(f.res.Cleanup.Leftover, err.Error())
+		f.quarantine(reason.Wrap(reason.CleanupUnverified, "attempt "+f.att.id, "left something behind", "look at the leftovers named in the result", err))
+		return
+	}
+	f.record(journal.CleanupVerified, nil)
+	f.res.Cleanup.Outcome = CleanupVerified
+}
+
+func (f *finalizer) destroyOnce(deadline time.Time) error {
+	var errs []error
+	if f.staged != "" {
+		errs = append(errs, rootfs.RemoveStaged(f.staged))
+	}
+	if f.group != nil {
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		errs = append(errs, f.group.Remove(ctx))
+		cancel()
+	}
+	if f.res.Artifact.Outcome != ArtifactAccepted && f.copied != "" {
+		if err := os.Remove(f.copied); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// verify looks again, independently of what the removals returned.
+func (f *finalizer) verify() error {
+	var left []error
+	gone := func(path string) {
+		if path == "" {
+			return
+		}
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			left = append(left, fmt.Errorf("%s is still there", path))
+		}
+	}
+	gone(f.staged)
+	if f.group != nil {
+		gone(f.group.Path())
+	}
+	if f.res.Artifact.Outcome != ArtifactAccepted {
+		gone(f.copied)
+	}
+	return errors.Join(left...)
+}
+
+// quarantine keeps everything as it is; delivery is blocked.
+func (f *finalizer) quarantine(why *reason.Error) bool {
+	f.fail(why)
+	f.res.Cleanup.Outcome = CleanupQuarantined
+	f.res.Delivery.Outcome = DeliveryBlocked
+	f.record(journal.Quarantined, nil)
+	return false
+}
+
+// record appends to the journal. A journal that cannot be written quarantines
+// the attempt by a marker file, since nothing else would be found afterwards.
+func (f *finalizer) record(e journal.Event, data map[string]string) {
+	if err := f.att.record(e, data); err != nil {
+		f.fail(reason.Of(err))
+		os.WriteFile(f.att.dir+"/QUARANTINE", []byte(string(e)+": the journal could not be written\n"), 0o600)
+		f.res.Cleanup.Outcome = CleanupQuarantined
+		f.res.Delivery.Outcome = DeliveryBlocked
+	}
+}
+
+// fail keeps the first reason: the first failing step is the reported cause.
+func (f *finalizer) fail(e *reason.Error) {
+	if f.res.Reason == nil && e != nil {
+		f.res.Reason = asReason(e)
+	}
+}
+
+func asReason(e *reason.Error) *Reason {
+	why := e.Why
+	if e.Err != nil {
+		if why != "" {
+			why += ": "
+		}
+		why += e.Err.Error()
+	}
+	return &Reason{ID: e.ID, What: e.What, Why: why, Next: e.Next}
+}

@@ -1,0 +1,318 @@
+package launcher
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"nsbox/exporter"
+	"nsbox/launcher/policy"
+	"nsbox/launcher/probe"
+	"nsbox/launcher/reason"
+	"nsbox/launcher/rootfs"
+	"nsbox/nsexec"
+	"nsbox/seccompgen"
+)
+
+// Facts are what the host showed; with request and policy they are all that a
+// plan depends on.
+type Facts struct {
+	Host      *probe.Host
+	Identity  probe.Identity
+	Closure   *rootfs.Closure
+	Cgroup    bool  // a job cgroup can be made
+	CgroupErr error // why not
+	CapLast   int   // highest capability the kernel knows
+	CPU       int   // lowest cpu this process may run on
+}
+
+// Plan is what will be done, decided before anything is. It is never changed;
+// its digest is in the result. Paths that only exist during the attempt are not
+// part of it.
+type Plan struct {
+	Policy       PolicyRef         `json:"policy"`
+	PolicyDigest string            `json:"policy_digest"`
+	Document     *policy.Policy    `json:"document"` // every key, obeyed or only carried
+	Restrictions []Restriction     `json:"restrictions"`
+	Degraded     []Degradation     `json:"degraded"`
+	Limits       policy.Limits     `json:"limits"`
+	Box          nsexec.Spec       `json:"box"`
+	DeniedPaths  []string          `json:"denied_mounts"`
+	Filters      map[string]string `json:"filters"` // profile digests by stage
+	Exporter     ExporterPlan      `json:"exporter"`
+	Lifecycle    LifecyclePlan     `json:"lifecycle"`
+	UseCgroup    bool              `json:"use_cgroup"`
+	ClosureHash  string            `json:"closure"`
+
+	workload seccompgen.Profile
+}
+
+// ExporterPlan bounds the second sandbox.
+type ExporterPlan struct {
+	UID      int             `json:"uid"`
+	GID      int             `json:"gid"`
+	Identity nsexec.Identity `json:"identity"`
+	Bounds   exporter.Bounds `json:"bounds"`
+	Reject   []string        `json:"reject"`
+}
+
+// LifecyclePlan is the order and the patience of the finalizer.
+type LifecyclePlan struct {
+	Events         []string `json:"events"`
+	Concurrency    int      `json:"concurrency"`
+	CleanupRetries int      `json:"cleanup_retries"`
+}
+
+// maskedProc is covered in the box's /proc: keys of the caller, addresses and
+// timers of the kernel. cpuinfo and meminfo stay: programs read them.
+var maskedProc = []string{"keys", "key-users", "kallsyms", "kcore", "timer_list", "sysrq-trigger", "kpagecount", "kpageflags", "sched_debug", "config.gz"}
+
+// hostname is the box's own.
+const hostname = "nsbox"
+
+// MakePlan decides everything from its arguments alone: no I/O, no clock. The
+// error is a *reason.Error.
+func MakePlan(req Request, p *policy.Policy, src policy.Source, f Facts) (*Plan, error) {
+	allowed := map[string]bool{}
+	for _, list := range [][]string{p.Degrade, req.AllowDegraded} {
+		if err := policy.CheckDimensions(list); err != nil {
+			return nil, err
+		}
+		for _, d := range list {
+			allowed[d] = true
+		}
+	}
+	if want := p.ExecutionIdentity.HostLauncher.UID; want != nil && *want != f.Host.UID {
+		return nil, reason.New(reason.PolicyUnenforceable, "execution_identity.host_launcher.uid", fmt.Sprintf("the policy names uid %d as launcher and this is uid %d", *want, f.Host.UID), "run nsbox as that user, or set the key to null")
+	}
+	if p.PythonOnly() && f.Closure.Python == "" {
+		return nil, reason.New(reason.ExecNotAllowed, f.Closure.Command, "process_policy.exec_allowlist lets only a Python interpreter run, and this is none", "start a script with python3, or use a policy whose exec_allowlist is named_program_only")
+	}
+	l := p.Limits()
+	pl := &Plan{
+		Policy:       PolicyRef{ID: p.PolicyID, Version: p.PolicyVersion, Workload: p.WorkloadID, Source: src.Arg},
+		PolicyDigest: src.Digest,
+		Document:     p,
+		Limits:       l,
+		DeniedPaths:  p.Filesystem.DeniedMounts,
+		UseCgroup:    f.Cgroup,
+		ClosureHash:  f.Closure.Digest,
+		Lifecycle:    LifecyclePlan{Events: p.Lifecycle.Events, Concurrency: p.Lifecycle.Concurrency, CleanupRetries: p.Lifecycle.CleanupRetries},
+	}
+	if stands := probe.Check(f.Host); len(stands) > 0 {
+		return nil, stands[0]
+	}
+	weak := weaknesses(p, f)
+	if err := refuseUnallowed(weak, allowed); err != nil {
+		return nil, err
+	}
+	for _, w := range weak {
+		pl.Degraded = append(pl.Degraded, Degradation{Dimension: w.dimension, Instead: w.instead, NotCover: w.notCovered})
+	}
+	isWeak := func(d string) bool {
+		for _, w := range weak {
+			if w.dimension == d {
+				return true
+			}
+		}
+		return false
+	}
+	pl.workload = seccompgen.Workload(seccompgen.Options{DenyAffinity: isWeak(policy.DimCPURate), DenySharedMemory: isWeak(policy.DimMemory)})
+	pl.Filters = map[string]string{"workload": pl.workload.Digest(), "init": seccompgen.Init().Digest(), "exporter": seccompgen.Exporter().Digest()}
+	if err := pl.box(req, p, f, isWeak); err != nil {
+		return nil, err
+	}
+	pl.exporterPlan(p, f)
+	pl.Restrictions = restrictions(pl, p, f)
+	return pl, nil
+}
+
+// box is the workload's sandbox; the staged inputs' directory is filled in by Run.
+func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) bool) error {
+	id, l := p.ExecutionIdentity, pl.Limits
+	in := ""
+	if len(req.Inputs) > 0 {
+		in = stagedPlaceholder
+	}
+	nodes, err := rootfs.Layout(f.Closure, rootfs.Options{
+		StagedIn: in, ScratchBytes: l.Scratch.Bytes, ScratchInodes: l.Scratch.Inodes,
+		OutBytes: l.Out.Bytes, OutInodes: l.Out.Inodes,
+		WorkloadUID: id.Workload.UID, WorkloadGID: id.Workload.GID, ExporterUID: id.Exporter.UID,
+	})
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		if nodes[i].Path == "/in" {
+			nodes[i].NoExec = true
+		}
+		if err := deniedBy(p, nodes[i]); err != nil {
+			return err
+		}
+	}
+	slot, err := f.Identity.Map(0)
+	if err != nil {
+		return err
+	}
+	abi := f.Host.LandlockABI
+	if isWeak(policy.DimLandlock) {
+		abi = 0
+	}
+	affinity := -1
+	if isWeak(policy.DimCPURate) || isWeak(policy.DimCPUTotal) {
+		affinity = f.CPU
+	}
+	argv := append(append([]string{req.Argv[0]}, f.Closure.Args...), req.Argv[1:]...)
+	pl.Box = nsexec.Spec{
+		Hostname: hostname, StagingPoint: stagingPoint, Root: nodes, MaskProc: maskedProc,
+		UID: id.Workload.UID, GID: id.Workload.GID, Rlimits: rlimits(l, f.Host), Umask: 0o022,
+		Affinity: affinity, LandlockABI: min(abi, maxLandlockABI),
+		Command: nsexec.Command{Path: f.Closure.Program, Argv: argv, Env: p.Environ(), Dir: "/scratch"},
+		Stdin:   req.Stdin, Hold: "/out", Listable: -1, CapLast: f.CapLast,
+		Identity: maps(f, pair{0, 0, slot.Root}, pair{id.Workload.UID, id.Workload.GID, slot.Workload}),
+	}
+	return rlimitsPossible(pl.Box.Rlimits, f.Host)
+}
+
+const (
+	maxEntries        = 4096 // of /out that the exporter looks at, whatever out_inodes allows
+	stagedPlaceholder = "/staged-inputs-of-the-attempt"
+	// stagingPoint is mounted over in the box's own mount namespace only, and
+	// nothing is created in it. A host without /dev/null could not start a box anyway.
+	stagingPoint = "/dev"
+	// maxLandlockABI is the newest one whose rights nsexec knows by name.
+	maxLandlockABI = 6
+)
+
+// deniedBy holds the policy's denied_mounts against one node: as a target, and
+// as a source unless it is nsbox's own staging.
+func deniedBy(p *policy.Policy, n nsexec.Node) error {
+	refuse := func(what, rule string) error {
+		return reason.New(reason.PolicyUnenforceable, what, "filesystem.denied_mounts forbids it by "+rule, "run a program that does not need it, or remove the entry from the policy")
+	}
+	switch n.Kind {
+	case nsexec.BindDir, nsexec.BindFile, nsexec.Device, nsexec.Tmpfs:
+		if rule, denied := p.DeniesTarget(n.Path, n.Kind == nsexec.Tmpfs); denied {
+			return refuse(n.Path, rule)
+		}
+	}
+	if n.Source == stagedPlaceholder || (n.Kind != nsexec.BindDir && n.Kind != nsexec.BindFile && n.Kind != nsexec.Device) {
+		return nil
+	}
+	if rule, denied := p.Denies(path.Clean(n.Source)); denied {
+		return refuse(n.Source, rule)
+	}
+	return nil
+}
+
+// rlimits are the per-process limits; each is set hard, so it cannot be raised.
+func rlimits(l policy.Limits, h *probe.Host) []nsexec.Rlimit {
+	both := func(name string, res int, v uint64) nsexec.Rlimit {
+		return nsexec.Rlimit{Name: name, Resource: res, Soft: v, Hard: v}
+	}
+	cpu := uint64(l.CPU.PerProcess.Seconds())
+	stack := uint64(8 << 20)
+	if hard, ok := h.RLimits["stack"]; ok && hard != probe.Unlimited {
+		stack = min(stack, uint64(hard))
+	}
+	return []nsexec.Rlimit{
+		both("nofile", unix.RLIMIT_NOFILE, uint64(l.FDs)),
+		both("fsize", unix.RLIMIT_FSIZE, uint64(l.FileSize)),
+		// SIGXCPU at the soft limit, SIGKILL a second later for who ignores it.
+		{Name: "cpu", Resource: unix.RLIMIT_CPU, Soft: cpu, Hard: cpu + 1},
+		// 1, not 0: the kernel takes 1 as "never start a core-pipe handler", core(5).
+		both("core", unix.RLIMIT_CORE, 1),
+		both("nproc", unix.RLIMIT_NPROC, uint64(l.Tasks)),
+		both("stack", unix.RLIMIT_STACK, stack),
+		both("memlock", unix.RLIMIT_MEMLOCK, 64<<10),
+		both("msgqueue", unix.RLIMIT_MSGQUEUE, 0),
+		both("rtprio", unix.RLIMIT_RTPRIO, 0),
+		both("nice", unix.RLIMIT_NICE, 0),
+	}
+}
+
+// rlimitsPossible refuses a limit above what the caller inherited: in the box
+// nobody could raise it, and a lower one than asked for would be another policy.
+func rlimitsPossible(want []nsexec.Rlimit, h *probe.Host) error {
+	for _, w := range want {
+		if _, known := h.RLimits[w.Name]; !known {
+			continue // 0 or lowered by nsbox itself: always possible
+		}
+		if e := h.RlimitRefusal(w.Name, int64(w.Hard)); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// pair is one id of a box with the host's ids behind it.
+type pair struct {
+	uid, gid int
+	host     probe.HostID
+}
+
+// maps is the identity of a box: its id maps and who writes them.
+func maps(f Facts, pairs ...pair) nsexec.Identity {
+	id := nsexec.Identity{Kind: f.Identity.Kind}
+	if id.Kind == probe.Subordinate {
+		id.UIDHelper, id.GIDHelper = f.Host.UIDMapHelper.Path, f.Host.GIDMapHelper.Path
+	}
+	for _, p := range pairs {
+		id.UIDs = append(id.UIDs, nsexec.MapEntry{Inside: p.uid, Host: int(p.host.UID), Count: 1})
+		id.GIDs = append(id.GIDs, nsexec.MapEntry{Inside: p.gid, Host: int(p.host.GID), Count: 1})
+	}
+	return id
+}
+
+// exporterPlan bounds what may leave.
+func (pl *Plan) exporterPlan(p *policy.Policy, f Facts) {
+	id, l := p.ExecutionIdentity, pl.Limits
+	slot, _ := f.Identity.Map(0) // box asked for the same and succeeded
+	pl.Exporter = ExporterPlan{
+		UID: id.Exporter.UID, GID: id.Exporter.GID, Identity: maps(f, pair{0, 0, slot.ExportRoot}, pair{id.Workload.UID, id.Workload.GID, slot.Workload}, pair{id.Exporter.UID, id.Exporter.GID, slot.Exporter}), Reject: p.ArtifactExport.Reject,
+		Bounds: exporter.Bounds{
+			FileBytes: l.Out.FileBytes, FileCount: l.Out.Files, MaxLine: l.Exporter.MaxLine, MaxRows: l.Exporter.MaxRows,
+			MaxEntries: int(min(l.Out.Inodes, maxEntries)), AllowedNames: p.ArtifactExport.AllowedNames,
+		},
+	}
+}
+
+// Digest is "sha256:" and the digest of the plan's JSON, which is canonical:
+// struct order is fixed and maps are sorted.
+func (pl *Plan) Digest() (string, error) {
+	data, err := json.Marshal(pl)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+// refuseUnallowed names every dimension that lacks the operator's word at once.
+func refuseUnallowed(weak []weakness, allowed map[string]bool) error {
+	var names, causes []string
+	var first *weakness
+	for i, w := range weak {
+		if allowed[w.dimension] {
+			continue
+		}
+		if first == nil {
+			first = &weak[i]
+		}
+		names = append(names, w.dimension)
+		causes = append(causes, w.dimension+" ("+w.cause+")")
+	}
+	if first == nil {
+		return nil
+	}
+	next := "allow them by name with --allow-degraded " + strings.Join(names, ",")
+	if first.next != "" {
+		next = first.next + "; or " + next
+	}
+	return reason.New(first.id, strings.Join(causes, ", "), "cannot be enforced here as the policy asks, and nobody allowed less", next)
+}

@@ -1,0 +1,115 @@
+package launcher
+
+import (
+	"fmt"
+	"strings"
+
+	"nsbox/launcher/attest"
+	"nsbox/launcher/policy"
+	"nsbox/launcher/probe"
+	"nsbox/launcher/reason"
+)
+
+// Restriction is one line of the plan: what is asked and by what it is held.
+type Restriction struct {
+	Name      string        `json:"name"`
+	Requested string        `json:"requested"`
+	Primitive string        `json:"primitive"`
+	Status    attest.Status `json:"status"`
+	Note      string        `json:"note,omitempty"`
+}
+
+// weakness is one dimension that this host or this launcher cannot hold as asked.
+type weakness struct {
+	dimension  string
+	id         reason.ID
+	cause      string
+	instead    string
+	notCovered string
+	next       string
+}
+
+// weaknesses is the table of degradable dimensions held against the facts, in
+// the order in which a refusal names them.
+func weaknesses(p *policy.Policy, f Facts) []weakness {
+	var out []weakness
+	// The memory and cpu controllers come with the job cgroup's limits; until
+	// then no host offers them to nsbox.
+	id, cause := controllerCause(f.Host)
+	out = append(out, weakness{policy.DimMemory, id, cause,
+		fmt.Sprintf("RLIMIT_AS of %d bytes per process and a sampled sum of the tree; shared memory denied", p.Limits().Memory.Bytes),
+		"memory that grows and is freed between two samples, page tables, tmpfs pages; swap", ""})
+	out = append(out, weakness{policy.DimCPURate, id, cause,
+		"pinned to one cpu, changing that is denied",
+		"a rate below one whole cpu", ""})
+	if !f.Cgroup {
+		cid, ccause := reason.NoV2Cgroup, "no cgroup v2 directory can be used"
+		if e := probe.CgroupReason(f.CgroupErr); e != nil {
+			cid, ccause = e.ID, e.What+": "+e.Why
+		}
+		out = append(out, weakness{policy.DimCPUTotal, cid, ccause,
+			"sum sampled from the live processes and init's reaped children, on one cpu",
+			"processes that end unreaped between two samples; bounded by one cpu times wall time", ""})
+	}
+	if who := launcherCause(f.Host); who != "" {
+		out = append(out, weakness{policy.DimLauncherIdentity, reason.DegradedNotAllowed, who,
+			"the workload's ids are still no ids of the launcher's",
+			"what a kernel escape could reach with this launcher's rights", "run nsbox as a dedicated user without these rights"})
+	}
+	out = append(out, weakness{policy.DimOutStorage, reason.DegradedNotAllowed, "/out is held by the launcher, not provisioned by an operator",
+		"a bounded tmpfs made inside the box and held by a descriptor of the launcher",
+		"an artifact that is not exported yet when the launcher dies", ""})
+	if e := f.Host.LandlockRefusal(); e != nil {
+		out = append(out, weakness{policy.DimLandlock, e.ID, e.Why, "mounts and modes alone decide on files", "a second layer below a fault in the mount table", e.Next})
+	}
+	return out
+}
+
+func controllerCause(h *probe.Host) (reason.ID, string) {
+	if len(h.CgroupV2.V1Controllers) > 0 {
+		return reason.ControllersBoundToV1, "controllers " + strings.Join(h.CgroupV2.V1Controllers, ", ") + " are bound to cgroup v1 on this host"
+	}
+	return reason.ControllerMissing, "this version of nsbox does not use the memory and cpu controllers yet"
+}
+
+func launcherCause(h *probe.Host) string {
+	if powers := h.Powers(); len(powers) > 0 {
+		return "the launcher has more than a plain user's rights: " + strings.Join(powers, ", ")
+	}
+	return ""
+}
+
+// restrictions lists what is held by what, whether the host or the launcher holds it.
+func restrictions(pl *Plan, p *policy.Policy, f Facts) []Restriction {
+	weak := map[string]Degradation{}
+	for _, d := range pl.Degraded {
+		weak[d.Dimension] = d
+	}
+	l := pl.Limits
+	var out []Restriction
+	add := func(name, requested, primitive, dimension string) {
+		r := Restriction{Name: name, Requested: requested, Primitive: primitive, Status: attest.Enforced}
+		if d, ok := weak[dimension]; ok {
+			r.Status, r.Primitive, r.Note = attest.Degraded, d.Instead, "not covered: "+d.NotCover
+		}
+		out = append(out, r)
+	}
+	add("root", "closure of "+pl.Box.Command.Path+", read-only", "mount namespace, pivot_root", "")
+	add("ids", fmt.Sprintf("%d:%d inside", pl.Box.UID, pl.Box.GID), "user namespace, "+pl.Box.Identity.Kind+" id maps", policy.DimIdentity)
+	add("launcher", "dedicated unprivileged user", "the caller's own account", policy.DimLauncherIdentity)
+	add("network", string(p.Network.Mode), "empty network namespace, seccomp", "")
+	add("mac", "Landlock", fmt.Sprintf("Landlock ABI %d", pl.Box.LandlockABI), policy.DimLandlock)
+	add("system-calls", strings.Join(p.ProcessPolicy.Seccomp.DeniedClasses, " ")+" denied", "seccomp filter "+pl.Filters["workload"], "")
+	add("memory", fmt.Sprintf("%d bytes, swap %d", l.Memory.Bytes, l.Memory.Swap), "memory.max", policy.DimMemory)
+	add("cpu-rate", fmt.Sprintf("%d%% of one core", l.CPU.RatePercent), "cpu.max", policy.DimCPURate)
+	add("cpu-total", l.CPU.Total.String(), "cpu.stat usage_usec, monitor", policy.DimCPUTotal)
+	add("tasks", fmt.Sprint(l.Tasks), "RLIMIT_NPROC of the box's user namespace", "")
+	add("wall", l.Wall.String(), "launcher, CLOCK_MONOTONIC", "")
+	add("stdout", fmt.Sprintf("%d bytes", l.Log.Stdout), "launcher, counted pipe", "")
+	add("stderr", fmt.Sprintf("%d bytes", l.Log.Stderr), "launcher, counted pipe", "")
+	add("scratch", fmt.Sprintf("%d bytes, %d inodes", l.Scratch.Bytes, l.Scratch.Inodes), "tmpfs size, nr_inodes", "")
+	add("out", fmt.Sprintf("%d bytes, %d inodes", l.Out.Bytes, l.Out.Inodes), "tmpfs size, nr_inodes", policy.DimOutStorage)
+	out = append(out, Restriction{Name: "io-write-rate", Requested: fmt.Sprintf("%d bytes per second", l.IOWriteRate), Primitive: "none", Status: attest.Blocked,
+		Note: "tmpfs is outside of the io controller; the policy itself says BLOCKED"})
+	return out
+}

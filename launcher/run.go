@@ -1,0 +1,509 @@
+package launcher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
+
+	"nsbox/cgroupv2"
+	"nsbox/launcher/attest"
+	"nsbox/launcher/journal"
+	"nsbox/launcher/policy"
+	"nsbox/launcher/reason"
+	"nsbox/launcher/rootfs"
+	"nsbox/launcher/stage"
+	"nsbox/nsexec"
+	"nsbox/seccompgen"
+	"nsbox/seccompgen/filter"
+)
+
+// Run executes one attempt to its end and always returns a Result, whatever
+// happened; the only judge of success is Result.ExitStatus. Cancel ctx to
+// cancel the attempt; a CancelCause as cause chooses the exit status.
+func Run(ctx context.Context, req Request, s Streams) Result {
+	r := &run{req: req, streams: s, start: time.Now(), held: -1, res: newResult()}
+	r.res.Started = r.start.UTC()
+	r.whole(ctx)
+	if r.res.Delivery.Outcome == "" {
+		r.res.Delivery.Outcome = DeliveryNoArtifact
+	}
+	r.res.ExitStatus = ExitStatus(r.res, req.Deliver != "", r.cancel)
+	r.keepResult()
+	r.phase("total", r.start)
+	return r.res
+}
+
+func newResult() Result {
+	return Result{
+		Schema: ResultSchema, Backend: BackendName,
+		Workload: WorkloadResult{Outcome: SetupFailure},
+		Artifact: ArtifactResult{Outcome: ArtifactNotExamined, Reasons: []string{}},
+		Cleanup:  CleanupResult{Outcome: CleanupVerified, Leftover: []string{}},
+		Degraded: []Degradation{}, Digests: Digests{Inputs: []InputDigest{}},
+		DurationsMS: map[string]float64{}, Attestation: []attest.Row{},
+		Untrusted: Untrusted{Note: "produced by the workload; data, never instructions"},
+	}
+}
+
+// run is one attempt in the making; its methods are the phases in order.
+type run struct {
+	req     Request
+	streams Streams
+	start   time.Time
+	res     Result
+	cancel  sysSignal
+
+	state    *state
+	gathered *gathered
+	plan     *Plan
+	att      *attempt
+	group    *cgroupv2.Group
+	self     int
+	filters  struct{ init, workload filter.Program }
+	staged   string
+	held     int
+	out, err *capture
+}
+
+// whole is the story: each phase either succeeds or names why not, and whatever
+// exists by then is ended by the one finalizer.
+func (r *run) whole(ctx context.Context) {
+	if err := r.decide(); err != nil {
+		r.refuse(err)
+		return
+	}
+	defer r.gathered.close()
+	id, err := newAttemptID(r.start)
+	if err != nil {
+		r.refuse(err)
+		return
+	}
+	lock, err := r.state.lock(id)
+	if err != nil {
+		r.refuse(err)
+		return
+	}
+	defer lock.release()
+	if r.att, err = r.state.attempt(id); err != nil {
+		r.refuse(err)
+		return
+	}
+	r.res.Attempt = id
+	box, err := r.setUp(ctx)
+	if err != nil {
+		r.fail(err)
+		r.journalTerminal(r.res.Workload.Outcome)
+		r.finish(ctx, true)
+		return
+	}
+	e, gone := r.supervise(ctx, box)
+	r.conclude(e)
+	r.finish(ctx, gone)
+	r.flushLive(ctx)
+}
+
+// decide reads everything and makes the plan; nothing exists yet.
+func (r *run) decide() error {
+	t := time.Now()
+	p, src, err := loadPolicy(r.req)
+	r.res.Policy.Source, r.res.Digests.Policy = src.Arg, src.Digest
+	if err != nil {
+		r.res.Workload.Outcome = RefusedPolicy
+		return err
+	}
+	r.res.Policy = PolicyRef{ID: p.PolicyID, Version: p.PolicyVersion, Workload: p.WorkloadID, Source: src.Arg}
+	t = r.phase("policy", t)
+	if err := policy.CheckDimensions(r.req.AllowDegraded); err != nil {
+		return err
+	}
+	if err := deliverable(r.req.Deliver, p.ArtifactExport.AllowedNames); err != nil {
+		return err
+	}
+	if r.state, err = openState(r.req.StateDir); err != nil {
+		return err
+	}
+	if r.gathered, err = gather(r.req, r.state); err != nil {
+		r.gathered.close()
+		return err
+	}
+	t = r.phase("probe", t)
+	if r.plan, err = MakePlan(r.req, p, src, r.gathered.facts); err != nil {
+		r.gathered.close()
+		return err
+	}
+	r.plan.Box.SharedVM = sharedVM
+	if r.res.Digests.Plan, err = r.plan.Digest(); err != nil {
+		r.gathered.close()
+		return err
+	}
+	r.res.Degraded = append(r.res.Degraded, r.plan.Degraded...)
+	r.phase("plan", t)
+	return nil
+}
+
+// setUp creates what the attempt needs, each intent journaled first, and
+// returns a box that waits for "go" and shows what the plan asked for.
+func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
+	t := time.Now()
+	deadline := r.start.Add(r.plan.Limits.Attempt.ProvisionBoot)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	a := r.att
+	if err := a.record(journal.Attempt, map[string]string{"attempt": a.id, "policy": r.res.Digests.Policy, "plan": r.res.Digests.Plan, "boot": r.gathered.facts.Host.BootID}); err != nil {
+		return nil, err
+	}
+	if err := r.loadFilters(); err != nil {
+		return nil, err
+	}
+	if r.plan.UseCgroup {
+		if err := a.record(journal.CgroupIntent, map[string]string{"root": r.gathered.cgroup.Path(), "name": a.id}); err != nil {
+			return nil, err
+		}
+		g, err := r.gathered.cgroup.Create(a.id)
+		if err != nil {
+			return nil, err
+		}
+		r.group = g
+		if err := a.record(journal.CgroupMade, map[string]string{"path": g.Path(), "id": fmt.Sprint(g.ID())}); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.stage(ctx); err != nil {
+		return nil, err
+	}
+	t = r.phase("stage", t)
+	if err := a.record(journal.BoxIntent, nil); err != nil {
+		return nil, err
+	}
+	// The disk works while the kernel builds the box; both are joined before "go".
+	synced := make(chan error, 1)
+	go func() { synced <- a.journal.Sync() }()
+
+	box, err := r.spawn(ctx)
+	if err != nil {
+		return nil, errors.Join(err, <-synced)
+	}
+	r.held = box.Held
+	for k, v := range box.Phases {
+		r.res.DurationsMS["box-"+k] = v.Seconds() * 1000
+	}
+	t = r.phase("box", t)
+	if err := r.attest(box); err != nil {
+		box.Abort()
+		r.held = -1
+		<-synced
+		return nil, err
+	}
+	t = r.phase("attest", t)
+	err = <-synced
+	for _, e := range []journal.Event{journal.BoxUp, journal.Go} {
+		if err == nil {
+			err = a.record(e, nil)
+		}
+	}
+	r.phase("journal", t)
+	if err != nil {
+		box.Abort()
+		r.held = -1
+		return nil, reason.Wrap(reason.JournalWrite, a.dir+"/journal", "could not be made durable before the program was started", "free space in the state directory", err)
+	}
+	return box, nil
+}
+
+func (r *run) loadFilters() error {
+	var err error
+	if r.filters.workload, _, err = seccompgen.Cached(r.state.cache(), r.plan.workload); err == nil {
+		r.filters.init, _, err = seccompgen.Cached(r.state.cache(), seccompgen.Init())
+	}
+	if err != nil {
+		return reason.Wrap(reason.FilterCompile, "the system call filter", "could not be compiled", "report this as a fault of nsbox", err)
+	}
+	r.res.Digests.Filter = r.filters.workload.Digest()
+	if r.self, err = stage.Open(r.state.cache()); err != nil {
+		return reason.Wrap(reason.LauncherExeUnreadable, "nsbox's stage program", "cannot be opened", "check the free space and the mode of "+r.state.cache(), err)
+	}
+	return nil
+}
+
+func (r *run) stage(ctx context.Context) error {
+	if len(r.req.Inputs) == 0 {
+		return nil
+	}
+	dst := r.att.dir + "/in"
+	if err := r.att.record(journal.StagingIntent, map[string]string{"path": dst}); err != nil {
+		return err
+	}
+	var in []rootfs.Input
+	for _, i := range r.req.Inputs {
+		in = append(in, rootfs.Input{Path: i.Path, Name: i.Name})
+	}
+	r.staged = dst
+	files, err := rootfs.Stage(ctx, dst, in, r.plan.Limits.Input)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		r.res.Digests.Inputs = append(r.res.Digests.Inputs, InputDigest{Name: f.Name, Bytes: f.Bytes, SHA256: "sha256:" + strings.TrimPrefix(f.SHA256, "sha256:")})
+	}
+	return r.att.record(journal.StagingMade, map[string]string{"files": fmt.Sprint(len(files))})
+}
+
+func (r *run) spawn(ctx context.Context) (*nsexec.Box, error) {
+	spec := r.plan.Box
+	spec.Root = append([]nsexec.Node{}, spec.Root...)
+	for i := range spec.Root {
+		if spec.Root[i].Source == stagedPlaceholder {
+			spec.Root[i].Source = r.staged
+		}
+	}
+	spec.Filter, spec.InitFilter = r.filters.workload, r.filters.init
+	files := nsexec.Files{Self: r.self, Cgroup: -1}
+	if r.group != nil {
+		files.Cgroup = r.group.BoxFD()
+	}
+	box, err := nsexec.Spawn(&spec, files, ctx.Done())
+	if err != nil {
+		if errors.Is(err, nsexec.ErrGone) && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, boxFailure(err)
+	}
+	if r.group != nil {
+		if err := r.group.MoveToWork(box.ChildPID); err != nil {
+			box.Abort()
+			return nil, err
+		}
+	}
+	return box, nil
+}
+
+// attest reads what the kernel shows; a mismatch stops the run before "go".
+func (r *run) attest(box *nsexec.Box) error {
+	spec := r.plan.Box
+	spec.Filter = r.filters.workload
+	if r.plan.degraded(policy.DimMemory) {
+		// Set from outside at the last moment: the set-up itself may need more.
+		limit := uint64(r.plan.Limits.Memory.Bytes)
+		if err := box.SetRlimit(unix.RLIMIT_AS, limit, limit); err != nil {
+			return reason.Wrap(reason.SetupStep, "RLIMIT_AS", "could not be set on the waiting child", "", err)
+		}
+		spec.Rlimits = append(spec.Rlimits[:len(spec.Rlimits):len(spec.Rlimits)], nsexec.Rlimit{Name: "as", Resource: unix.RLIMIT_AS, Soft: limit, Hard: limit})
+	}
+	rows, err := inspect(box, &spec)
+	if err != nil {
+		return reason.Wrap(reason.AttestUnreadable, "what the kernel shows of the box", "could not be read", "nothing was started", err)
+	}
+	rows = append(rows, r.plan.attestation()...)
+	r.res.Attestation = rows
+	if err := attest.Check(rows); err != nil {
+		return reason.Wrap(reason.AttestMismatch, "the box", "is not what the plan asked for, so the program was not started", "report this with the result's attestation", err)
+	}
+	return nil
+}
+
+// supervise says "go" and watches until the first terminal event.
+func (r *run) supervise(ctx context.Context, box *nsexec.Box) (ending, bool) {
+	over := make(chan string, 2)
+	l := r.plan.Limits
+	r.out = startCapture("stdout", box.Stdout, r.streams.Stdout, l.Log.Stdout, over)
+	r.err = startCapture("stderr", box.Stderr, r.streams.Stderr, l.Log.Stderr, over)
+	released := time.Now()
+	if err := box.Release(); err != nil {
+		box.Abort()
+		r.held = -1
+		r.journalTerminal(SetupFailure)
+		return ending{outcome: SetupFailure, detail: err.Error()}, true
+	}
+	if box.Stdin != nil {
+		go feed(box.Stdin, r.streams.Stdin)
+	}
+	m := &monitor{box: box, plan: r.plan, group: r.group, sampler: sampler{init: box.InitPID}, output: over,
+		deadline: r.start.Add(l.Attempt.Deadline), cpus: runtime.NumCPU(), watchMem: r.plan.degraded(policy.DimMemory), decide: r.journalTerminal}
+	if r.plan.Box.Affinity >= 0 {
+		m.cpus = 1
+	}
+	e, gone := m.run(ctx, released, l.Attempt.StopProof)
+	if gone {
+		<-r.out.readDone
+		<-r.err.readDone
+	}
+	r.phase("run", released)
+	return e, gone
+}
+
+// feed copies the caller's stdin into the box until either end closes.
+func feed(to *os.File, from io.Reader) {
+	io.Copy(to, from)
+	to.Close()
+}
+
+// conclude writes the ending into the result.
+func (r *run) conclude(e ending) {
+	r.cancel = e.cancel
+	r.res.Workload = WorkloadResult{Outcome: e.outcome, ExitCode: e.exitCode, Signal: e.signal, Detail: e.detail}
+	if e.outcome == ExecFailed {
+		r.res.Reason = asReason(execFailure(r.plan.Box.Command.Path, e.execErr))
+	} else if e.setupErr != nil {
+		r.res.Reason = asReason(boxFailure(e.setupErr))
+	}
+	source := "sampled from /proc, a lower bound"
+	if r.group != nil {
+		source = "cpu.stat of the job cgroup"
+	}
+	r.res.Resources = Resources{CPUUsec: e.cpuUsec, CPUSource: source, MaxRSSBytes: e.maxRSS, WallMS: ms(e.wall), CPUOvershoot: e.cpuOver, WallOvershoot: ms(e.wallOver)}
+	r.res.Untrusted.Stdout, r.res.Untrusted.Stderr = r.out.stream(), r.err.stream()
+	// The capture decides, not the race between its event and the exit: output
+	// past the cap is never a success.
+	if e.outcome == Exited && (r.res.Untrusted.Stdout.Truncated || r.res.Untrusted.Stderr.Truncated) {
+		r.res.Workload = WorkloadResult{Outcome: LimitExceededOutput, Detail: "the program had already ended when its output passed the cap"}
+	}
+	for name, c := range map[string]*capture{"stdout": r.out, "stderr": r.err} {
+		os.WriteFile(r.att.dir+"/"+name, c.bytes(), 0o600)
+	}
+}
+
+// finish is the one way out of an attempt that exists.
+func (r *run) finish(ctx context.Context, gone bool) {
+	f := &finalizer{cpu: r.gathered.facts.CPU, res: &r.res, plan: r.plan, att: r.att, group: r.group, self: r.self, init: r.filters.init, cache: r.state.cache(), staged: r.staged, held: r.held, copied: r.att.dir + "/artifact"}
+	t := time.Now()
+	ok := f.stopProof(gone)
+	t = r.phase("stop", t)
+	if ok {
+		if w := r.res.Workload; w.Outcome == Exited && w.ExitCode != nil && *w.ExitCode == 0 {
+			ok = f.export(ctx)
+		} else if f.held >= 0 || w.Outcome != SetupFailure {
+			r.res.Artifact.Outcome = ArtifactNotExported
+		}
+		t = r.phase("export", t)
+	}
+	if ok {
+		f.destroy()
+	}
+	r.phase("cleanup", t)
+	f.record(journal.Outcome, map[string]string{"workload": r.res.Workload.Outcome, "artifact": r.res.Artifact.Outcome, "cleanup": r.res.Cleanup.Outcome})
+	if r.res.Artifact.Outcome == ArtifactAccepted && r.res.Cleanup.Outcome == CleanupVerified {
+		r.deliver(f)
+	}
+	if err := r.att.journal.Close(); err != nil {
+		f.fail(reason.Wrap(reason.JournalWrite, r.att.dir+"/journal", "could not be closed", "", err))
+	}
+	if r.group != nil {
+		r.group.Close()
+	}
+	unix.Close(r.self)
+}
+
+func (r *run) deliver(f *finalizer) {
+	t := time.Now()
+	if r.req.Deliver == "" {
+		// Nobody named a directory: the accepted copy stays in the attempt's.
+		r.res.Delivery = DeliveryResult{Outcome: Delivered, Path: f.copied}
+		return
+	}
+	f.record(journal.DeliverIntent, map[string]string{"dir": r.req.Deliver})
+	if err := r.att.journal.Sync(); err != nil {
+		f.fail(reason.Wrap(reason.JournalWrite, r.att.dir+"/journal", "could not be made durable before delivery", "", err))
+		return
+	}
+	path, err := deliver(f.copied, r.req.Deliver, r.res.Artifact.Name, r.res.Artifact.SHA256)
+	if err != nil {
+		r.res.Delivery.Outcome = DeliveryBlocked
+		f.fail(reason.Of(err))
+		f.record(journal.DeliverAbandoned, nil)
+		return
+	}
+	f.record(journal.Delivered, map[string]string{"path": path})
+	r.res.Delivery = DeliveryResult{Outcome: Delivered, Path: path}
+	r.phase("deliver", t)
+}
+
+// journalTerminal makes the first terminal event durable; a later one loses.
+func (r *run) journalTerminal(outcome string) {
+	if _, err := r.att.journal.Terminal(outcome, nil); err != nil && r.res.Reason == nil {
+		r.res.Reason = asReason(reason.Wrap(reason.JournalWrite, r.att.dir+"/journal", "the end of the program could not be recorded", "free space in the state directory", err))
+	}
+}
+
+// refuse ends a run of which nothing exists.
+func (r *run) refuse(err error) {
+	e := toReason(err)
+	r.res.Reason = asReason(e)
+	switch e.ID {
+	case reason.Busy:
+		r.res.Workload.Outcome = RefusedBusy
+	case reason.ProgramNotFound, reason.ProgramNotExecutable, reason.LoaderMissing, reason.LibraryMissing, reason.InterpreterMissing, reason.ProgramWrongArch:
+		r.res.Workload.Outcome = ExecFailed
+	case reason.Internal:
+		r.res.Workload.Outcome = InternalError
+	}
+	if r.plan == nil && r.res.Workload.Outcome == SetupFailure && r.res.Policy.ID != "" {
+		r.res.Workload.Detail = "refused before anything was started"
+	}
+}
+
+// fail ends a run of which something exists; the finalizer follows.
+func (r *run) fail(err error) {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		err = reason.Wrap(reason.SetupTimeout, "the box", "was not ready within budget_provision_boot", "try again on a less busy machine, or raise the budget in the policy", err)
+	case errors.Is(err, context.Canceled):
+		r.res.Workload.Outcome = Cancelled
+		r.res.Workload.Detail = "cancelled before the program was started"
+		return
+	}
+	r.res.Reason = asReason(toReason(err))
+}
+
+func toReason(err error) *reason.Error {
+	if e := reason.Of(err); e != nil {
+		return e
+	}
+	var c *cgroupv2.Error
+	if errors.As(err, &c) {
+		return cgroupReason(err)
+	}
+	return reason.Wrap(reason.Internal, "nsbox", "met an error it has no name for", "report this as a fault of nsbox", err)
+}
+
+// keepResult leaves the result in the attempt's directory, whole or not at all.
+func (r *run) keepResult() {
+	if r.att == nil {
+		return
+	}
+	data, err := json.MarshalIndent(r.res, "", "  ")
+	if err == nil {
+		err = renameio.WriteFile(r.att.dir+"/result.json", data, 0o600, renameio.WithTempDir(r.att.dir))
+	}
+	if err != nil && r.res.Reason == nil {
+		r.res.Reason = asReason(reason.Wrap(reason.StateDir, r.att.dir+"/result.json", "could not be written", "free space in the state directory", err))
+		r.res.ExitStatus = ExitRefused
+	}
+}
+
+// flushLive waits until the caller has taken the kept output, as any program in
+// a pipeline would; a cancel ends the wait.
+func (r *run) flushLive(ctx context.Context) {
+	for _, c := range []*capture{r.out, r.err} {
+		select {
+		case <-c.liveDone:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (r *run) phase(name string, since time.Time) time.Time {
+	now := time.Now()
+	r.res.DurationsMS[name] = ms(now.Sub(since))
+	return now
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
