@@ -41,7 +41,24 @@ func fromArgs(argv []string) Report {
 		r.add(codeBadRequest, "", err.Error())
 		return r
 	}
+	missing(directoryFD, req.Names)
 	return Examine(directoryFD, stagingFD, req)
+}
+
+// missing marks the names that the set-up could not open: it leaves their
+// numbers closed, since argv is fixed before it runs. Its errno is not known
+// here; whether the name is there at all is.
+func missing(dir int, names []Handle) {
+	for i := range names {
+		if _, err := unix.FcntlInt(uintptr(names[i].FD), unix.F_GETFD, 0); names[i].FD < 0 || err != unix.EBADF {
+			continue
+		}
+		names[i].FD, names[i].Errno = -1, int(unix.EACCES)
+		var st unix.Stat_t
+		if err := unix.Fstatat(dir, names[i].Name, &st, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
+			names[i].Errno = int(unix.ENOENT)
+		}
+	}
 }
 
 func decodeRequest(argv []string) (Request, error) {

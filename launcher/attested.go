@@ -30,14 +30,16 @@ func (pl *Plan) attestation() []attest.Row {
 		switch {
 		case r.Status == attest.Degraded || r.Status == attest.Blocked:
 			rows = append(rows, attest.Row{Restriction: r.Name, Requested: r.Requested, Shown: r.Primitive, Where: "plan", Grade: attest.None, Status: r.Status, Note: r.Note})
-		case launcherHeld[r.Name]:
+		case heldByLauncher(r.Name):
 			rows = append(rows, attest.Row{Restriction: r.Name, Requested: r.Requested, Shown: r.Primitive, Where: "launcher", Grade: attest.Launcher, Status: r.Status, Note: r.Note})
 		}
 	}
 	return rows
 }
 
-// launcherHeld are the restrictions that the launcher enforces by watching.
-var launcherHeld = map[string]bool{"wall": true, "cpu-total": true, "stdout": true, "stderr": true}
+// heldByLauncher are the restrictions that the launcher enforces by watching.
+func heldByLauncher(name string) bool {
+	return name == "wall" || name == "cpu-total" || name == "stdout" || name == "stderr"
+}
 
 func cgroupReason(err error) *reason.Error { return probe.CgroupReason(err) }

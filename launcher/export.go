@@ -74,7 +74,7 @@ func (x *export) run(ctx context.Context) exported {
 	stop := make(chan struct{})
 	timer := time.AfterFunc(time.Until(deadline), func() { close(stop) })
 	defer timer.Stop()
-	box, err := nsexec.Spawn(spec, nsexec.Files{Self: x.self, Cgroup: -1, Pass: []nsexec.Pass{{From: x.held, To: exportDirFD}, {From: int(staging.Fd()), To: exportStagingFD}}}, stop)
+	box, err := nsexec.Spawn(spec, nsexec.Files{Self: x.self, Cgroup: -1, Work: -1, Pass: []nsexec.Pass{{From: x.held, To: exportDirFD}, {From: int(staging.Fd()), To: exportStagingFD}}}, stop)
 	if err != nil {
 		x.att.record(journal.ExporterStopped, nil) // Spawn reaps what it fails to start
 		return fail(boxFailure(err))

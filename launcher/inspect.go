@@ -162,27 +162,48 @@ func (in *inspection) limits() error {
 	return nil
 }
 
-// limitNames are the kernel's words of /proc/PID/limits for nsbox's own.
-var limitNames = map[string]string{
-	"Max cpu time": "cpu", "Max file size": "fsize", "Max stack size": "stack", "Max core file size": "core",
-	"Max processes": "nproc", "Max open files": "nofile", "Max locked memory": "memlock", "Max address space": "as",
-	"Max msgqueue size": "msgqueue", "Max nice priority": "nice", "Max realtime priority": "rtprio",
-}
-
+// parseLimits returns "soft hard" by nsbox's own names.
 func parseLimits(data []byte) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(string(data)) {
-		for words, name := range limitNames {
-			rest, ok := strings.CutPrefix(line, words+" ")
-			if !ok {
-				continue
-			}
-			if f := strings.Fields(rest); len(f) >= 2 {
-				out[name] = f[0] + " " + f[1]
-			}
+		// The kernel pads its words to 26 columns.
+		if len(line) < 26 {
+			continue
+		}
+		name, f := limitName(strings.TrimSpace(line[:26])), strings.Fields(line[26:])
+		if name != "" && len(f) >= 2 {
+			out[name] = f[0] + " " + f[1]
 		}
 	}
 	return out
+}
+
+func limitName(words string) string {
+	switch words {
+	case "Max cpu time":
+		return "cpu"
+	case "Max file size":
+		return "fsize"
+	case "Max stack size":
+		return "stack"
+	case "Max core file size":
+		return "core"
+	case "Max processes":
+		return "nproc"
+	case "Max open files":
+		return "nofile"
+	case "Max locked memory":
+		return "memlock"
+	case "Max address space":
+		return "as"
+	case "Max msgqueue size":
+		return "msgqueue"
+	case "Max nice priority":
+		return "nice"
+	case "Max realtime priority":
+		return "rtprio"
+	}
+	return ""
 }
 
 // mounts compares the box's mount table with the list that made it: nothing

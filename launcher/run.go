@@ -266,9 +266,9 @@ func (r *run) spawn(ctx context.Context) (*nsexec.Box, error) {
 		}
 	}
 	spec.Filter, spec.InitFilter = r.filters.workload, r.filters.init
-	files := nsexec.Files{Self: r.self, Cgroup: -1}
+	files := nsexec.Files{Self: r.self, Cgroup: -1, Work: -1}
 	if r.group != nil {
-		files.Cgroup = r.group.BoxFD()
+		files.Cgroup, files.Work = r.group.BoxFD(), r.group.WorkFD()
 	}
 	box, err := nsexec.Spawn(&spec, files, ctx.Done())
 	if err != nil {
@@ -276,12 +276,6 @@ func (r *run) spawn(ctx context.Context) (*nsexec.Box, error) {
 			return nil, ctx.Err()
 		}
 		return nil, boxFailure(err)
-	}
-	if r.group != nil {
-		if err := r.group.MoveToWork(box.ChildPID); err != nil {
-			box.Abort()
-			return nil, err
-		}
 	}
 	return box, nil
 }

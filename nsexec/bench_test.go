@@ -8,7 +8,7 @@ func benchBox(b *testing.B, vm bool) {
 	self := selfFD(b)
 	phases := map[string]float64{}
 	for b.Loop() {
-		box, err := Spawn(s, Files{Self: self, Cgroup: -1}, nil)
+		box, err := Spawn(s, Files{Self: self, Cgroup: -1, Work: -1}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

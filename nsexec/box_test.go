@@ -65,7 +65,7 @@ func testSpec(argv ...string) *Spec {
 
 func run(t testing.TB, s *Spec) (Exit, string, string) {
 	t.Helper()
-	b, err := Spawn(s, Files{Self: selfFD(t), Cgroup: -1}, nil)
+	b, err := Spawn(s, Files{Self: selfFD(t), Cgroup: -1, Work: -1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ const (
 	fdControl   = 3  // pid 1 <-> launcher
 	fdSelf      = 4  // nsbox's own executable, O_PATH
 	fdGo        = 5  // child <-> launcher
+	fdWork      = 6  // the work leaf of the job cgroup, O_PATH, if there is one
 	fdPass      = 7  // first passed descriptor
 	fdOuter     = 16 // stdout, stderr, stdin outer ends, held directory: 16..19
 	fdInner     = 20 // stdin, stdout, stderr inner ends: 20..22
@@ -30,6 +31,7 @@ const PrivateDescriptors = fdChildGo
 // fds are the launcher's descriptor numbers, each at least highFD.
 type fds struct {
 	control, golink, self int
+	work                  int // -1: no job cgroup
 	pass                  []Pass
 }
 
@@ -39,17 +41,18 @@ type Pass struct{ From, To int }
 
 // compiler turns a Spec into steps; its methods are grouped by what they build.
 type compiler struct {
-	spec    *Spec
-	fds     fds
-	prog    *Program
-	stage   string
-	buf     *Slot
-	trees   map[int]Ref // node index -> descriptor of its detached mount
-	masks   []Ref
-	report  *Slot
-	fields  []field
-	caps    uint64
-	capStep int
+	spec                  *Spec
+	fds                   fds
+	prog                  *Program
+	stage                 string
+	buf                   *Slot
+	trees                 map[int]Ref // node index -> descriptor of its detached mount
+	masks                 []Ref
+	report                *Slot
+	relayRead, relayWrite Ref // pipe from pid 1 to the child
+	fields                []field
+	caps                  uint64
+	capStep               int
 }
 
 // compile is pure: the same Spec and descriptor numbers give the same Program.
@@ -64,13 +67,11 @@ func compile(s *Spec, f fds) (*Program, []field, error) {
 	c.buf = c.prog.slot("scratch", 64)
 	c.stage = "setup"
 	c.entry()
+	c.fork()
 	c.sources()
 	c.identity()
 	c.root()
 	c.enter()
-	c.streams()
-	c.handOut()
-	c.fork()
 	c.stage = "init"
 	c.becomeInit()
 	c.stage = "child"
@@ -117,6 +118,9 @@ func (c *compiler) entry() {
 	c.reportOn("report-on-control", "its old number is closed below", fdControl)
 	c.moveFD("self", c.fds.self, fdSelf)
 	c.moveFD("go", c.fds.golink, fdGo)
+	if c.fds.work >= 0 {
+		c.moveFD("work-cgroup", c.fds.work, fdWork)
+	}
 	for i, p := range c.fds.pass {
 		c.moveFD(fmt.Sprintf("pass-%d", i), p.From, fdPass+i)
 	}
@@ -201,10 +205,16 @@ func (c *compiler) identity() {
 	c.add("die-with-launcher-again", "a change of uid clears the death signal", unix.SYS_PRCTL, imm(unix.PR_SET_PDEATHSIG), imm(9))
 	c.need(c.add("hostname", "the host's name is nobody's business inside", unix.SYS_SETHOSTNAME, str(c.spec.Hostname), imm(uintptr(len(c.spec.Hostname)))), unix.CAP_SYS_ADMIN)
 	c.need(c.add("domainname", "the NIS domain is the host's as well", unix.SYS_SETDOMAINNAME, str("(none)"), imm(6)), unix.CAP_SYS_ADMIN)
-	c.need(c.add("cgroup-namespace", "taken now, the namespace's root is the job cgroup; at clone it would be the launcher's", unix.SYS_UNSHARE, imm(unix.CLONE_NEWCGROUP)), unix.CAP_SYS_ADMIN)
+	c.cgroupNamespace("init-")
 	fd := c.word("max-user-namespaces")
 	c.need(c.add("open-userns-limit", "only the old /proc has the file, so it comes before the pivot", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/sys/user/max_user_namespaces"), imm(unix.O_WRONLY|unix.O_CLOEXEC), imm(0)).into(fd), unix.CAP_SYS_RESOURCE)
 	c.add("no-nested-userns", "a nested user namespace would give the workload capabilities and so kernel surface", unix.SYS_WRITE, load(fd), str("0"), imm(1)).exactly(1)
+}
+
+// cgroupNamespace makes the process's own cgroup the root of what it sees. At
+// clone it would have been the launcher's.
+func (c *compiler) cgroupNamespace(prefix string) {
+	c.need(c.add(prefix+"cgroup-namespace", "the host's cgroup tree is out of sight", unix.SYS_UNSHARE, imm(unix.CLONE_NEWCGROUP)), unix.CAP_SYS_ADMIN)
 }
 
 // scopeCaps fills the first step once all others have named their capability.

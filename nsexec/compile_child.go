@@ -7,103 +7,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// streams makes the workload's pipes here: their owner must be an id of the
-// box, or the program could not open /dev/stdout again.
-func (c *compiler) streams() {
-	type pipe struct {
-		name         string
-		outer, inner int  // descriptor numbers
-		readOutside  bool // the launcher reads
-	}
-	pipes := []pipe{{"stdout", fdOuter, fdInner + 1, true}, {"stderr", fdOuter + 1, fdInner + 2, true}}
-	if c.spec.Stdin {
-		pipes = append(pipes, pipe{"stdin", fdOuter + 2, fdInner, false})
-	}
-	for _, p := range pipes {
-		ends := c.prog.slot("pipe "+p.name, 16)
-		r, w := ends.at(0), ends.at(4)
-		outer, inner := r, w
-		if !p.readOutside {
-			outer, inner = w, r
-		}
-		c.add("pipe:"+p.name, "made inside, so that its owner is an id of the box", unix.SYS_PIPE2, addr(r), imm(unix.O_CLOEXEC))
-		c.add("outer:"+p.name, "the launcher's end gets its known number", unix.SYS_DUP3, load(outer), imm(uintptr(p.outer)), imm(unix.O_CLOEXEC))
-		c.add("inner:"+p.name, "the workload's end gets its known number", unix.SYS_DUP3, load(inner), imm(uintptr(p.inner)), imm(unix.O_CLOEXEC))
-		c.need(c.add("own:"+p.name, "the workload may open its own stream by name", unix.SYS_FCHOWN, imm(uintptr(p.inner)), imm(uintptr(c.spec.UID)), imm(uintptr(c.spec.GID))), unix.CAP_CHOWN)
-		c.need(c.add("mode:"+p.name, "and nobody else of the box may", unix.SYS_FCHMOD, imm(uintptr(p.inner)), imm(0o600)), unix.CAP_FOWNER)
-	}
-	if c.spec.Hold != "" {
-		fd := c.word("held")
-		c.need(c.add("open-held", "an open descriptor keeps the storage alive after the box is gone", unix.SYS_OPENAT, neg(atFDCWD), str(c.spec.Hold), imm(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW)).into(fd), unix.CAP_DAC_READ_SEARCH)
-		c.add("held-number", "handed out under its known number", unix.SYS_DUP3, load(fd), imm(fdOuter+3), imm(unix.O_CLOEXEC))
-	}
-	if c.spec.Listable >= 0 {
-		c.need(c.add("seal-mode", "the exporter may list the sealed root and nobody may add to it", unix.SYS_FCHMOD, imm(uintptr(c.passed(c.spec.Listable))), imm(0o555)), unix.CAP_FOWNER)
-	}
-	for i, o := range c.spec.Open {
-		// struct open_how: flags, mode, resolve
-		how := make([]byte, 24)
-		binary.NativeEndian.PutUint64(how, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
-		binary.NativeEndian.PutUint64(how[16:], unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS|unix.RESOLVE_NO_XDEV)
-		c.need(c.add(fmt.Sprintf("open-name-%d", i), "opened once, here, with the right to read a file its owner closed to others", unix.SYS_OPENAT2, imm(uintptr(c.passed(o.Dir))), str(o.Name), bytesArg(how), imm(24)).into(c.openSlot(i)).anyResult(), unix.CAP_DAC_READ_SEARCH)
-	}
-}
-
-func (c *compiler) openSlot(i int) Ref {
-	name := fmt.Sprintf("open-name-%d", i)
-	for _, s := range c.prog.slots {
-		if s.Name == name {
-			return s.at(0)
-		}
-	}
-	return c.word(name)
-}
-
-// passed is the set-up's number of the descriptor that the program will see as to.
-func (c *compiler) passed(to int) int {
-	for i, p := range c.fds.pass {
-		if p.To == to {
-			return fdPass + i
-		}
-	}
-	return -1
-}
-
-// handOut sends the outer ends to the launcher, before anything hostile exists.
-func (c *compiler) handOut() {
-	out := []uint32{fdOuter, fdOuter + 1}
-	if c.spec.Stdin {
-		out = append(out, fdOuter+2)
-	}
-	if c.spec.Hold != "" {
-		out = append(out, fdOuter+3)
-	}
-	ctl := make([]byte, unix.CmsgSpace(4*len(out)))
-	binary.NativeEndian.PutUint64(ctl, uint64(unix.CmsgLen(4*len(out))))
-	binary.NativeEndian.PutUint32(ctl[8:], unix.SOL_SOCKET)
-	binary.NativeEndian.PutUint32(ctl[12:], unix.SCM_RIGHTS)
-	for i, fd := range out {
-		binary.NativeEndian.PutUint32(ctl[16+4*i:], fd)
-	}
-	iov := Arg{kind: argBlob, data: make([]byte, 16), relocs: []reloc{{0, bytesArg([]byte{msgStreams})}}}
-	binary.NativeEndian.PutUint64(iov.data[8:], 1)
-	msg := Arg{kind: argBlob, data: make([]byte, 56), relocs: []reloc{{16, iov}, {32, bytesArg(ctl)}}}
-	binary.NativeEndian.PutUint64(msg.data[24:], 1)
-	binary.NativeEndian.PutUint64(msg.data[40:], uint64(len(ctl)))
-	c.add("hand-out", "the launcher gets the outer ends before the workload exists", unix.SYS_SENDMSG, imm(fdControl), msg, imm(unix.MSG_NOSIGNAL)).exactly(1)
-}
-
-// fork makes the workload's process. The bounding set is dropped before it, once
-// for both; a drop takes effect at the next exec and needs CAP_SETPCAP now.
+// fork makes the workload's process early, while the kernel uid is still the
+// operator's: only then may the child be born in another cgroup of the operator's
+// than pid 1. Moving it there later would cost an RCU grace period, some 15 ms.
+// It then waits until pid 1 has built the tree; pivot_root moves its root as well.
 func (c *compiler) fork() {
 	for n := 0; n <= c.spec.CapLast; n++ {
-		c.need(c.add(fmt.Sprintf("bound-%d", n), "no exec may bring a capability back", unix.SYS_PRCTL, imm(unix.PR_CAPBSET_DROP), imm(uintptr(n))), unix.CAP_SETPCAP)
+		c.need(c.add(fmt.Sprintf("bound-%d", n), "no exec may bring a capability back; dropped once, before the fork, for both", unix.SYS_PRCTL, imm(unix.PR_CAPBSET_DROP), imm(uintptr(n))), unix.CAP_SETPCAP)
 	}
+	relay := c.prog.slot("relay", 16)
+	c.relayRead, c.relayWrite = relay.at(0), relay.at(4)
+	c.add("relay", "pid 1 tells the child directly when the tree is ready", unix.SYS_PIPE2, addr(c.relayRead), imm(unix.O_CLOEXEC))
 	args := make([]byte, cloneArgsSize)
-	binary.NativeEndian.PutUint64(args[32:], uint64(unix.SIGCHLD))
+	var flags uint64
 	if c.spec.SharedVM {
-		binary.NativeEndian.PutUint64(args, unix.CLONE_VM)
+		flags |= unix.CLONE_VM
 	}
+	if c.fds.work >= 0 {
+		flags |= unix.CLONE_INTO_CGROUP
+		binary.NativeEndian.PutUint64(args[80:], fdWork)
+	}
+	binary.NativeEndian.PutUint64(args, flags)
+	binary.NativeEndian.PutUint64(args[32:], uint64(unix.SIGCHLD))
 	s := c.add("fork", "the workload is pid 2, so that pid 1 can outlive and reap it", unix.SYS_CLONE3, bytesArg(args), imm(cloneArgsSize))
 	s.Rule, s.To = Branch, "report-on-go"
 }
@@ -144,6 +69,20 @@ func (c *compiler) child() {
 	c.add("is-pid-2", "init recognises the workload by this pid", unix.SYS_GETPID).exactly(2)
 	c.add("own-keyring", "the caller's session keyring would be inherited", unix.SYS_KEYCTL, imm(unix.KEYCTL_JOIN_SESSION_KEYRING), imm(0)).tolerate(unix.ENOSYS)
 	c.add("own-session", "no controlling terminal, no signals to the caller's group", unix.SYS_SETSID).exactly(2)
+	// CLONE_CLEAR_SIGHAND resets handlers, but what the caller ignores (nohup, make)
+	// stays ignored over clone and exec.
+	plain := c.prog.slot("default signal action", 32).at(0)
+	for n := 1; n <= 64; n++ {
+		if n != int(unix.SIGKILL) && n != int(unix.SIGSTOP) {
+			c.add(fmt.Sprintf("default-signal-%d", n), "a signal that the caller ignores would be ignored by the workload too", unix.SYS_RT_SIGACTION, imm(uintptr(n)), addr(plain), imm(0), imm(8))
+		}
+	}
+	c.cgroupNamespace("")
+	c.add("wait-for-tree", "nothing of the host may be opened; EOF means that pid 1 is gone", unix.SYS_READ, load(c.relayRead), addr(c.buf.at(16)), imm(1)).exactly(1)
+	c.openForChild()
+	c.childIdentity()
+	c.streams()
+	c.handOut()
 	c.childDescriptors()
 	for _, l := range c.spec.Rlimits {
 		v := make([]byte, 16)
@@ -156,12 +95,6 @@ func (c *compiler) child() {
 		mask[c.spec.Affinity/8] |= 1 << (c.spec.Affinity % 8)
 		c.add("one-cpu", "stands in for the cpu rate where no controller is delegated", unix.SYS_SCHED_SETAFFINITY, imm(0), imm(128), bytesArg(mask))
 	}
-	c.need(c.add("no-groups", "a supplementary group of the operator's would open the host's files", unix.SYS_SETGROUPS, imm(0), imm(0)), unix.CAP_SETGID)
-	id := imm(uintptr(c.spec.GID))
-	c.need(c.add("workload-gid", "the workload's own group", unix.SYS_SETRESGID, id, id, id), unix.CAP_SETGID)
-	id = imm(uintptr(c.spec.UID))
-	c.need(c.add("workload-uid", "the workload's own uid; capabilities end here", unix.SYS_SETRESUID, id, id, id), unix.CAP_SETUID)
-	c.noCapabilities("")
 	c.add("umask", "files are not writable by others unless the program says so", unix.SYS_UMASK, imm(uintptr(c.spec.Umask)))
 	c.add("working-directory", "entered with the workload's own rights", unix.SYS_CHDIR, str(c.spec.Command.Dir))
 	probe := c.landlock()
@@ -183,6 +116,105 @@ func (c *compiler) child() {
 
 // execStep is the one step whose failure is the program's, not ours.
 const execStep = "exec-workload"
+
+// openForChild opens what the program itself would have no right to open: the
+// exporter's view of a sealed directory.
+func (c *compiler) openForChild() {
+	if c.spec.Listable >= 0 {
+		c.need(c.add("seal-mode", "the exporter may list the sealed root and nobody may add to it", unix.SYS_FCHMOD, imm(uintptr(c.passed(c.spec.Listable))), imm(0o555)), unix.CAP_FOWNER)
+	}
+	for i, o := range c.spec.Open {
+		// struct open_how: flags, mode, resolve
+		how := make([]byte, 24)
+		binary.NativeEndian.PutUint64(how, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
+		binary.NativeEndian.PutUint64(how[16:], unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS|unix.RESOLVE_NO_XDEV)
+		c.need(c.add(fmt.Sprintf("open-name-%d", i), "opened once, here, with the right to read a file its owner closed to others", unix.SYS_OPENAT2, imm(uintptr(c.passed(o.Dir))), str(o.Name), bytesArg(how), imm(24)).into(c.openSlot(i)).anyResult(), unix.CAP_DAC_READ_SEARCH)
+	}
+}
+
+func (c *compiler) openSlot(i int) Ref {
+	name := fmt.Sprintf("open-name-%d", i)
+	for _, s := range c.prog.slots {
+		if s.Name == name {
+			return s.at(0)
+		}
+	}
+	return c.word(name)
+}
+
+// passed is the set-up's number of the descriptor that the program will see as to.
+func (c *compiler) passed(to int) int {
+	for i, p := range c.fds.pass {
+		if p.To == to {
+			return fdPass + i
+		}
+	}
+	return -1
+}
+
+// childIdentity ends every privilege of the child.
+func (c *compiler) childIdentity() {
+	c.need(c.add("no-groups", "a supplementary group of the operator's would open the host's files", unix.SYS_SETGROUPS, imm(0), imm(0)), unix.CAP_SETGID)
+	id := imm(uintptr(c.spec.GID))
+	c.need(c.add("workload-gid", "the workload's own group", unix.SYS_SETRESGID, id, id, id), unix.CAP_SETGID)
+	id = imm(uintptr(c.spec.UID))
+	c.need(c.add("workload-uid", "the workload's own uid; from here on the kernel no longer sees the operator", unix.SYS_SETRESUID, id, id, id), unix.CAP_SETUID)
+	c.noCapabilities("")
+}
+
+// streams makes the workload's pipes with the workload's own id, or the program
+// could not open /dev/stdout again.
+func (c *compiler) streams() {
+	type pipe struct {
+		name         string
+		outer, inner int  // descriptor numbers
+		readOutside  bool // the launcher reads
+	}
+	pipes := []pipe{{"stdout", fdOuter, fdInner + 1, true}, {"stderr", fdOuter + 1, fdInner + 2, true}}
+	if c.spec.Stdin {
+		pipes = append(pipes, pipe{"stdin", fdOuter + 2, fdInner, false})
+	}
+	for _, p := range pipes {
+		ends := c.prog.slot("pipe "+p.name, 16)
+		r, w := ends.at(0), ends.at(4)
+		outer, inner := r, w
+		if !p.readOutside {
+			outer, inner = w, r
+		}
+		c.add("pipe:"+p.name, "made inside, so that its owner is the workload", unix.SYS_PIPE2, addr(r), imm(unix.O_CLOEXEC))
+		c.add("outer:"+p.name, "the launcher's end gets its known number", unix.SYS_DUP3, load(outer), imm(uintptr(p.outer)), imm(unix.O_CLOEXEC))
+		c.add("inner:"+p.name, "the workload's end gets its known number", unix.SYS_DUP3, load(inner), imm(uintptr(p.inner)), imm(unix.O_CLOEXEC))
+	}
+	if c.spec.Hold != "" {
+		fd := c.word("held")
+		c.add("open-held", "an open descriptor keeps the storage alive after the box is gone", unix.SYS_OPENAT, neg(atFDCWD), str(c.spec.Hold), imm(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW)).into(fd)
+		c.add("held-number", "handed out under its known number", unix.SYS_DUP3, load(fd), imm(fdOuter+3), imm(unix.O_CLOEXEC))
+	}
+}
+
+// handOut sends the outer ends to the launcher, before anything hostile exists.
+func (c *compiler) handOut() {
+	out := []uint32{fdOuter, fdOuter + 1}
+	if c.spec.Stdin {
+		out = append(out, fdOuter+2)
+	}
+	if c.spec.Hold != "" {
+		out = append(out, fdOuter+3)
+	}
+	ctl := make([]byte, unix.CmsgSpace(4*len(out)))
+	binary.NativeEndian.PutUint64(ctl, uint64(unix.CmsgLen(4*len(out))))
+	binary.NativeEndian.PutUint32(ctl[8:], unix.SOL_SOCKET)
+	binary.NativeEndian.PutUint32(ctl[12:], unix.SCM_RIGHTS)
+	for i, fd := range out {
+		binary.NativeEndian.PutUint32(ctl[16+4*i:], fd)
+	}
+	iov := Arg{kind: argBlob, data: make([]byte, 16), relocs: []reloc{{0, bytesArg([]byte{msgStreams})}}}
+	binary.NativeEndian.PutUint64(iov.data[8:], 1)
+	msg := Arg{kind: argBlob, data: make([]byte, 56), relocs: []reloc{{16, iov}, {32, bytesArg(ctl)}}}
+	binary.NativeEndian.PutUint64(msg.data[24:], 1)
+	binary.NativeEndian.PutUint64(msg.data[40:], uint64(len(ctl)))
+	c.add("hand-out", "the launcher gets the outer ends before the workload exists", unix.SYS_SENDMSG, imm(fdGo), msg, imm(unix.MSG_NOSIGNAL)).exactly(1)
+}
 
 // childDescriptors gives the workload its streams and what it is handed, and
 // keeps two private numbers, both close-on-exec.

@@ -85,4 +85,5 @@ func (c *compiler) enter() {
 	c.need(c.add("pivot-root", "chroot can be left again, a pivoted root cannot", unix.SYS_PIVOT_ROOT, str("."), str(".")), unix.CAP_SYS_ADMIN)
 	c.need(c.add("detach-old-root", "the host's tree stays mounted below until it is let go", unix.SYS_UMOUNT2, str("."), imm(unix.MNT_DETACH)), unix.CAP_SYS_ADMIN)
 	c.add("enter-root", "the working directory would still be the old root", unix.SYS_CHDIR, str("/"))
+	c.add("tree-ready", "the child, whose root the pivot has moved too, may go on", unix.SYS_WRITE, load(c.relayWrite), str("T"), imm(1)).exactly(1)
 }

@@ -57,7 +57,8 @@ var ErrGone = errors.New("the box ended during set-up")
 // Files are the launcher's descriptors that a box needs.
 type Files struct {
 	Self   int    // nsbox's own executable, O_PATH
-	Cgroup int    // directory to be born in, or -1
+	Cgroup int    // directory that pid 1 is born in, or -1
+	Work   int    // directory that the workload is born in, or -1
 	Pass   []Pass // handed to the program
 }
 
@@ -128,7 +129,10 @@ func Spawn(spec *Spec, files Files, stop <-chan struct{}) (*Box, error) {
 		}
 		return n
 	}
-	f.self = lift(files.Self)
+	f.self, f.work = lift(files.Self), -1
+	if files.Work >= 0 {
+		f.work = lift(files.Work)
+	}
 	for _, p := range files.Pass {
 		f.pass = append(f.pass, Pass{lift(p.From), p.To})
 	}
@@ -241,17 +245,18 @@ func (b *Box) handshake() error {
 	}
 	b.Phases["maps"], t = time.Since(t), time.Now()
 	buf := make([]byte, wire.MaxMessage)
-	p, err := b.control.Recv(buf, b.streamCount)
+	p, err := b.golink.Recv(buf, b.streamCount)
 	if err != nil {
 		return b.firstFailure(err)
 	}
 	if err := b.failure(p.Data); err != nil {
 		return err
 	}
-	if p.Data[0] != msgStreams || p.PID != b.InitPID {
+	if p.Data[0] != msgStreams {
 		closeAll(p.FDs)
-		return fmt.Errorf("unexpected message %q from pid %d during set-up", p.Data[0], p.PID)
+		return fmt.Errorf("unexpected message %q during set-up", p.Data[0])
 	}
+	b.ChildPID = p.PID
 	b.takeStreams(p.FDs)
 	p, err = b.golink.Recv(buf, nil)
 	if err != nil {
@@ -260,7 +265,9 @@ func (b *Box) handshake() error {
 	if err := b.failure(p.Data); err != nil {
 		return err
 	}
-	b.ChildPID = p.PID
+	if p.PID != b.ChildPID || p.PID == b.InitPID {
+		return fmt.Errorf("report from pid %d, want the child's, %d", p.PID, b.ChildPID)
+	}
 	if b.Report, err = parseReport(p.Data, b.fields); err != nil {
 		return err
 	}

@@ -1,0 +1,76 @@
+# nsbox: build, try and test. `make demo` and `make test` work on a fresh
+# Debian 12 or Ubuntu for root or a user with sudo; tests/setup.sh installs
+# what is missing and nothing else.
+
+VERSION ?= 0.1.0-dev
+BIN     := bin/nsbox
+GO      ?= $(shell sh tests/setup.sh go)
+# A Go older than go.mod asks for fetches the right one; one that is new enough is used as it is.
+export GOTOOLCHAIN ?= auto
+# A checkout owned by somebody else must build too, and the same source must give the same bytes.
+export GOFLAGS += -buildvcs=false
+
+# netgo and osusergo keep the C resolver, which a static program cannot use, out of the binary.
+TAGS    := netgo,osusergo
+LDFLAGS := -s -w -linkmode external -extldflags "-static" -X main.version=$(VERSION)
+STATIC  := -tags $(TAGS) -ldflags '-linkmode external -extldflags "-static"'
+
+# The packages whose tests write documents and golden files.
+GENERATED := ./launcher/reason ./cmd/nsbox $(shell grep -rl '"update"' --include='*_test.go' nsexec seccompgen 2>/dev/null | xargs -r -n 1 dirname | sort -u | sed 's|^|./|')
+
+.PHONY: all build demo test test-go fuzz bench lint docs clean setup setup-test stage platform
+
+all: build
+
+platform:
+	@test "$$(uname -s) $$(uname -m)" = "Linux x86_64" || \
+	  { echo "nsbox builds on linux/amd64 only; this is $$(uname -s) $$(uname -m)" >&2; exit 1; }
+	@test "$${GOARCH:-amd64}" = amd64 && test "$${GOOS:-linux}" = linux || \
+	  { echo "nsbox builds for linux/amd64 only; GOOS=$${GOOS:-linux} GOARCH=$${GOARCH:-amd64} was asked for" >&2; exit 1; }
+
+setup: platform
+	@sh tests/setup.sh build
+
+setup-test: platform
+	@sh tests/setup.sh test
+
+# What runs inside a box is a program of its own, embedded into nsbox: without
+# cgo and the command line's libraries it starts faster and does less.
+STAGE := launcher/stage/image/nsbox-stage
+
+stage: setup
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(STAGE) ./cmd/nsbox-stage
+	@sha256sum $(STAGE) | cut -d ' ' -f 1 >$(STAGE).sha256
+
+build: stage
+	CGO_ENABLED=1 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/nsbox
+	@readelf -d $(BIN) >/dev/null && ! readelf -d $(BIN) | grep -q NEEDED || { echo "$(BIN) is not static" >&2; exit 1; }
+
+demo: build
+	@sh demo/run.sh
+
+test: setup-test build
+	$(GO) vet -tags $(TAGS) ./...
+	CGO_ENABLED=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test $(STATIC) ./...
+
+# The quick round while writing code: no set-up, no static link, no cached e2e binary.
+test-go:
+	$(GO) test -short ./...
+
+fuzz:
+	$(GO) test -run '^$$' -fuzz FuzzEscaper -fuzztime 15s ./cmd/nsbox
+
+bench: build
+	@sh tests/setup.sh bench
+	CGO_ENABLED=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test $(STATIC) -run '^$$' -bench . -benchtime 1x -timeout 30m ./tests/...
+
+lint:
+	@test -z "$$(gofmt -l .)" || { echo "gofmt:" >&2; gofmt -l . >&2; exit 1; }
+	$(GO) vet -tags $(TAGS) ./...
+
+# Every generated document is written by the test that also holds it.
+docs:
+	$(GO) test $(GENERATED) -run 'Doc|Golden|Generated' -args -update
+
+clean:
+	rm -rf bin $(STAGE) $(STAGE).sha256

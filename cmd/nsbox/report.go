@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+
+	"nsbox/launcher"
+	"nsbox/launcher/policy"
+	"nsbox/launcher/reason"
+)
+
+// console is the standard streams and what is known about them. It is the only
+// thing that prints, and it may be used from several goroutines.
+type console struct {
+	in       io.Reader
+	out, err *stream
+	colour   bool // on err
+}
+
+// stream is one output. It goes on after a failed write, dropping what comes,
+// so that a reader that went away does not end the run half-way.
+type stream struct {
+	mu       sync.Mutex
+	to       io.Writer
+	terminal bool
+	broken   error
+}
+
+func (s *stream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken == nil {
+		_, s.broken = s.to.Write(p)
+	}
+	return len(p), nil
+}
+
+// failed returns the first error of a write.
+func (s *stream) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken
+}
+
+// guarded is where untrusted bytes go: exact bytes to a file or pipe, escaped
+// ones to a terminal. Call finish after the last byte.
+func (s *stream) guarded() (w io.Writer, finish func()) {
+	if !s.terminal {
+		return s, func() {}
+	}
+	e := &escaper{to: s}
+	return e, func() { _ = e.Flush() }
+}
+
+func standardConsole() *console {
+	c := &console{
+		in:  os.Stdin,
+		out: &stream{to: os.Stdout, terminal: term.IsTerminal(1)},
+		err: &stream{to: os.Stderr, terminal: term.IsTerminal(2)},
+	}
+	c.colour = c.err.terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return c
+}
+
+// text prints trusted, own text on standard output.
+func (c *console) text(s string) { _, _ = io.WriteString(c.out, s) }
+
+// bytes prints a file's bytes on standard output.
+func (c *console) bytes(p []byte) {
+	w, finish := c.out.guarded()
+	_, _ = w.Write(p)
+	finish()
+}
+
+// document prints one JSON document on standard output.
+func (c *console) document(v any) error {
+	data, err := encode(v)
+	if err != nil {
+		return err
+	}
+	_, _ = c.out.Write(data)
+	return c.out.failed()
+}
+
+// encode is the one JSON form of nsbox: indented, a newline at the end, safe
+// to show on a terminal.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return safeJSON(b.Bytes()), nil
+}
+
+// note prints one line on standard error.
+func (c *console) note(format string, args ...any) {
+	fmt.Fprintf(c.err, "nsbox: %s\n", visible(fmt.Sprintf(format, args...)))
+}
+
+// problem prints an error of nsbox: the thing, why and the id, then the next step.
+func (c *console) problem(r launcher.Reason) {
+	var parts []string
+	for _, p := range []string{r.What, r.Why} {
+		if p != "" {
+			parts = append(parts, visible(p))
+		}
+	}
+	mark, plain := "", ""
+	if c.colour {
+		mark, plain = "\x1b[1;31m", "\x1b[0m"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%snsbox:%s %s (reason %s)\n", mark, plain, strings.Join(parts, ": "), visible(string(r.ID)))
+	if r.Next != "" {
+		fmt.Fprintf(&b, "nsbox: next: %s\n", visible(r.Next))
+	}
+	_, _ = io.WriteString(c.err, b.String())
+}
+
+// refusal prints an error and the faults it sums up, each with its place and
+// next step. The sum's own next step would repeat the first fault's.
+func (c *console) refusal(r launcher.Reason, source string, list policy.Faults) {
+	if len(list) > 0 {
+		c.faults(source, list)
+		r.Next = ""
+	}
+	c.problem(r)
+}
+
+func (c *console) faults(source string, list policy.Faults) {
+	var b strings.Builder
+	for _, f := range list {
+		place := source
+		if f.Line > 0 {
+			place = fmt.Sprintf("%s:%d", source, f.Line)
+		}
+		fmt.Fprintf(&b, "%s: %s (reason %s)\n", visible(place), visible(strings.TrimPrefix(f.Path+": "+f.What, ": ")), f.ID)
+		if f.Next != "" {
+			fmt.Fprintf(&b, "    next: %s\n", visible(f.Next))
+		}
+	}
+	_, _ = io.WriteString(c.err, b.String())
+}
+
+// summary prints what a person wants to know after a run, on standard error.
+func (c *console) summary(r launcher.Result) {
+	for _, line := range summaryLines(r) {
+		c.note("%s", line)
+	}
+}
+
+// reasonOf makes any error one that has an id.
+func reasonOf(err error) launcher.Reason {
+	if e := reason.Of(err); e != nil {
+		why := e.Why
+		var faults policy.Faults // listed one by one elsewhere
+		if e.Err != nil && !errors.As(err, &faults) {
+			why = strings.TrimPrefix(why+": "+e.Err.Error(), ": ")
+		}
+		return launcher.Reason{ID: e.ID, What: e.What, Why: why, Next: e.Next}
+	}
+	return launcher.Reason{ID: reason.Internal, What: "nsbox", Why: err.Error(), Next: "report this as a fault of nsbox"}
+}
