@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -62,16 +63,17 @@ type run struct {
 	res     Result
 	cancel  sysSignal
 
-	state    *state
-	gathered *gathered
-	plan     *Plan
-	att      *attempt
-	group    *cgroupv2.Group
-	self     int
-	filters  struct{ init, workload filter.Program }
-	staged   string
-	held     int
-	out, err *capture
+	state      *state
+	gathered   *gathered
+	plan       *Plan
+	planDigest func() (string, error)
+	att        *attempt
+	group      *cgroupv2.Group
+	self       int
+	filters    struct{ init, workload filter.Program }
+	staged     string
+	held       int
+	out, err   *capture
 }
 
 // whole is the story: each phase either succeeds or names why not, and whatever
@@ -141,10 +143,9 @@ func (r *run) decide() error {
 		return err
 	}
 	r.plan.Box.SharedVM = sharedVM
-	if r.res.Digests.Plan, err = r.plan.Digest(); err != nil {
-		r.gathered.close()
-		return err
-	}
+	// Marshalling the plan takes as long as some namespaces; it is joined before "go".
+	r.planDigest = sync.OnceValues(r.plan.Digest)
+	go r.planDigest()
 	r.res.Degraded = append(r.res.Degraded, r.plan.Degraded...)
 	r.phase("plan", t)
 	return nil
@@ -158,7 +159,7 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	a := r.att
-	if err := a.record(journal.Attempt, map[string]string{"attempt": a.id, "policy": r.res.Digests.Policy, "plan": r.res.Digests.Plan, "boot": r.gathered.facts.Host.BootID}); err != nil {
+	if err := a.record(journal.Attempt, map[string]string{"attempt": a.id, "policy": r.res.Digests.Policy, "boot": r.gathered.facts.Host.BootID}); err != nil {
 		return nil, err
 	}
 	if err := r.loadFilters(); err != nil {
@@ -205,9 +206,11 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	}
 	t = r.phase("attest", t)
 	err = <-synced
+	digest, digestErr := r.planDigest()
+	err = errors.Join(err, digestErr)
 	for _, e := range []journal.Event{journal.BoxUp, journal.Go} {
 		if err == nil {
-			err = a.record(e, nil)
+			err = a.record(e, map[string]string{"plan": digest})
 		}
 	}
 	r.phase("journal", t)
@@ -367,6 +370,7 @@ func (r *run) conclude(e ending) {
 
 // finish is the one way out of an attempt that exists.
 func (r *run) finish(ctx context.Context, gone bool) {
+	r.res.Digests.Plan, _ = r.planDigest() // its error has stopped the run before "go"
 	f := &finalizer{cpu: r.gathered.facts.CPU, res: &r.res, plan: r.plan, att: r.att, group: r.group, self: r.self, init: r.filters.init, cache: r.state.cache(), staged: r.staged, held: r.held, copied: r.att.dir + "/artifact"}
 	t := time.Now()
 	ok := f.stopProof(gone)
@@ -473,7 +477,7 @@ func (r *run) keepResult() {
 	if r.att == nil {
 		return
 	}
-	data, err := json.MarshalIndent(r.res, "", "  ")
+	data, err := json.Marshal(r.res)
 	if err == nil {
 		err = renameio.WriteFile(r.att.dir+"/result.json", data, 0o600, renameio.WithTempDir(r.att.dir))
 	}
