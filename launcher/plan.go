@@ -293,10 +293,12 @@ func (pl *Plan) Digest() (string, error) {
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// refuseUnallowed names every dimension that lacks the operator's word at once.
+// refuseUnallowed names every dimension that lacks the operator's word at once,
+// those with the same cause together.
 func refuseUnallowed(weak []weakness, allowed map[string]bool) error {
 	var names, causes []string
 	var first *weakness
+	byCause := map[string][]string{}
 	for i, w := range weak {
 		if allowed[w.dimension] {
 			continue
@@ -305,14 +307,20 @@ func refuseUnallowed(weak []weakness, allowed map[string]bool) error {
 			first = &weak[i]
 		}
 		names = append(names, w.dimension)
-		causes = append(causes, w.dimension+" ("+w.cause+")")
+		if byCause[w.cause] == nil {
+			causes = append(causes, w.cause)
+		}
+		byCause[w.cause] = append(byCause[w.cause], w.dimension)
 	}
 	if first == nil {
 		return nil
+	}
+	for i, c := range causes {
+		causes[i] = strings.Join(byCause[c], " and ") + " (" + c + ")"
 	}
 	next := "allow them by name with --allow-degraded " + strings.Join(names, ",")
 	if first.next != "" {
 		next = first.next + "; or " + next
 	}
-	return reason.New(first.id, strings.Join(causes, ", "), "cannot be enforced here as the policy asks, and nobody allowed less", next)
+	return reason.New(first.id, "this host cannot enforce "+strings.Join(causes, ", "), "the policy asks for it, and nobody allowed less", next)
 }
