@@ -15,6 +15,9 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == StageInit {
 		os.Exit(RunInit())
 	}
+	if os.Args[0] == testStage {
+		os.Exit(runTestStage())
+	}
 	os.Exit(m.Run())
 }
 

@@ -63,6 +63,9 @@ func compile(s *Spec, f fds) (*Program, []field, error) {
 	if len(f.pass) > maxPass || len(f.pass)+len(s.Open) > fdChildGo-fdLift {
 		return nil, nil, fmt.Errorf("%d descriptors to pass and %d names to open; at most %d and %d in all", len(f.pass), len(s.Open), maxPass, fdChildGo-fdLift)
 	}
+	if err := f.validate(s); err != nil {
+		return nil, nil, err
+	}
 	c := &compiler{spec: s, fds: f, prog: &Program{}, trees: map[int]Ref{}}
 	c.buf = c.prog.slot("scratch", 64)
 	c.stage = "setup"

@@ -84,12 +84,7 @@ func (c *compiler) child() {
 	c.streams()
 	c.handOut()
 	c.childDescriptors()
-	for _, l := range c.spec.Rlimits {
-		v := make([]byte, 16)
-		binary.NativeEndian.PutUint64(v, l.Soft)
-		binary.NativeEndian.PutUint64(v[8:], l.Hard)
-		c.add("rlimit-"+l.Name, "a per-process limit of the policy", unix.SYS_PRLIMIT64, imm(0), imm(uintptr(l.Resource)), bytesArg(v), imm(0))
-	}
+	c.rlimits(func(resource int) bool { return resource != unix.RLIMIT_NOFILE })
 	if c.spec.Affinity >= 0 {
 		mask := make([]byte, 128)
 		mask[c.spec.Affinity/8] |= 1 << (c.spec.Affinity % 8)
@@ -103,6 +98,8 @@ func (c *compiler) child() {
 	c.readBack()
 	probe()
 	c.add("probe-nested-userns", "the limit on user namespaces must hold without the filter's help", unix.SYS_UNSHARE, imm(unix.CLONE_NEWUSER)).fails(unix.ENOSPC)
+	// Last, since Landlock's rules and the probes need descriptors that the program may not have.
+	c.rlimits(func(resource int) bool { return resource == unix.RLIMIT_NOFILE })
 	c.filter("", c.spec.Filter)
 	c.add("probe-seccomp", "unshare of nothing succeeds unless the filter is in force", unix.SYS_UNSHARE, imm(0)).fails(unix.EPERM)
 	c.add("ready", "the launcher compares all this with the plan before it says go", unix.SYS_WRITE, imm(fdChildGo), addr(c.report.at(0)), imm(uintptr(len(c.report.Init)))).exactly(int64(len(c.report.Init)))
@@ -111,6 +108,18 @@ func (c *compiler) child() {
 		c.add(execStep, "nsbox's own stage begins", unix.SYS_EXECVEAT, imm(fdChildSelf), str(""), vec(c.spec.Command.Argv), vec(c.spec.Command.Env), imm(unix.AT_EMPTY_PATH))
 	} else {
 		c.add(execStep, "the workload's first instruction", unix.SYS_EXECVE, str(c.spec.Command.Path), vec(c.spec.Command.Argv), vec(c.spec.Command.Env))
+	}
+}
+
+func (c *compiler) rlimits(which func(resource int) bool) {
+	for _, l := range c.spec.Rlimits {
+		if !which(l.Resource) {
+			continue
+		}
+		v := make([]byte, 16)
+		binary.NativeEndian.PutUint64(v, l.Soft)
+		binary.NativeEndian.PutUint64(v[8:], l.Hard)
+		c.add("rlimit-"+l.Name, "a per-process limit of the policy", unix.SYS_PRLIMIT64, imm(0), imm(uintptr(l.Resource)), bytesArg(v), imm(0))
 	}
 }
 

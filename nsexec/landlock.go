@@ -88,10 +88,23 @@ func Grants(nodes []Node) []Grant {
 		}
 		common[top] &= n.Access
 	}
+	isDirNode := map[string]bool{}
+	for _, n := range nodes {
+		isDirNode[n.Path] = n.Kind == Dir || n.Kind == BindDir || n.Kind == Tmpfs || n.Kind == Proc
+	}
 	var out []Grant
+	at := map[string]int{} // two rules for one path would be two steps of one name
+	grant := func(p string, a Access, isFile bool) {
+		if i, ok := at[p]; ok {
+			out[i].Access |= a
+			return
+		}
+		at[p] = len(out)
+		out = append(out, Grant{p, a, isFile})
+	}
 	for _, n := range nodes {
 		if n.Path == "/" && n.Access != 0 {
-			out = append(out, Grant{"/", n.Access, false})
+			grant("/", n.Access, false)
 		}
 	}
 	var tops []string
@@ -99,24 +112,20 @@ func Grants(nodes []Node) []Grant {
 		tops = append(tops, t)
 	}
 	sort.Strings(tops)
-	isDirNode := map[string]bool{}
-	for _, n := range nodes {
-		isDirNode[n.Path] = n.Kind == Dir || n.Kind == BindDir || n.Kind == Tmpfs || n.Kind == Proc
-	}
 	for _, t := range tops {
 		if common[t] != 0 && isDirNode[t] {
-			out = append(out, Grant{t, common[t], false})
+			grant(t, common[t], false)
 		}
 	}
 	for _, n := range nodes {
-		if n.Kind == Symlink || n.Kind == Dir || n.Access == 0 {
+		if n.Kind == Symlink || n.Access == 0 || n.Path == "/" {
 			continue
 		}
 		top := topOf(n.Path)
 		if isDirNode[top] && n.Access&^common[top] == 0 {
 			continue
 		}
-		out = append(out, Grant{n.Path, n.Access, !isDirNode[n.Path]})
+		grant(n.Path, n.Access, !isDirNode[n.Path])
 	}
 	return out
 }

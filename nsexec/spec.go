@@ -1,12 +1,6 @@
 package nsexec
 
-import (
-	"fmt"
-	"path"
-	"strings"
-
-	"nsbox/seccompgen/filter"
-)
+import "nsbox/seccompgen/filter"
 
 // NodeKind says how one entry of the new root comes to be.
 type NodeKind string
@@ -120,41 +114,3 @@ type Spec struct {
 
 // maxPass bounds the descriptors handed into a box.
 const maxPass = 8
-
-// Validate refuses what compile would turn into a wrong program.
-func (s *Spec) Validate() error {
-	seen := map[string]bool{}
-	for _, n := range s.Root {
-		if !path.IsAbs(n.Path) || path.Clean(n.Path) != n.Path || strings.ContainsRune(n.Path, 0) {
-			return fmt.Errorf("node %q is not an absolute clean path", n.Path)
-		}
-		if seen[n.Path] {
-			return fmt.Errorf("node %q stands twice", n.Path)
-		}
-		seen[n.Path] = true
-		if n.Path != "/" && path.Dir(n.Path) != "/" && !seen[path.Dir(n.Path)] {
-			return fmt.Errorf("node %q stands before its parent", n.Path)
-		}
-		if n.Kind == Tmpfs && (n.Bytes <= 0 || n.Inodes <= 0) {
-			return fmt.Errorf("tmpfs %q has no size or no inode count", n.Path)
-		}
-	}
-	if s.UID <= 0 || s.GID <= 0 {
-		return fmt.Errorf("workload ids %d:%d: id 0 is init's alone", s.UID, s.GID)
-	}
-	if len(s.Command.Argv) == 0 || (s.Command.Path == "") == !s.Command.Self {
-		return fmt.Errorf("no program, or two")
-	}
-	if s.Filter.Len() == 0 || s.InitFilter.Len() == 0 {
-		return fmt.Errorf("a box without both filters is never started")
-	}
-	if s.CapLast < 37 || s.CapLast > 63 {
-		return fmt.Errorf("highest capability %d is not between 37 and 63", s.CapLast)
-	}
-	for _, e := range append(append([]MapEntry{}, s.Identity.UIDs...), s.Identity.GIDs...) {
-		if e.Host <= 0 {
-			return fmt.Errorf("host id %d must not be mapped", e.Host)
-		}
-	}
-	return nil
-}

@@ -1,0 +1,155 @@
+package nsexec
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// hostBase is the first host id of the boxes in these tests: high enough to be
+// nobody's on a usual host.
+const hostBase = 1879048192
+
+func testIdentity(inside int) Identity {
+	maps := []MapEntry{{0, hostBase, 1}, {inside, hostBase + 1, 1}}
+	id := Identity{Kind: "privileged", UIDs: maps, GIDs: maps}
+	if os.Geteuid() != 0 {
+		id.Kind, id.UIDHelper, id.GIDHelper = "subordinate", "/usr/bin/newuidmap", "/usr/bin/newgidmap"
+	}
+	return id
+}
+
+// workloadSpec is a box with every kind of node and every option of a workload.
+func workloadSpec() *Spec {
+	s := testSpec("/usr/bin/true")
+	s.Identity = testIdentity(10001)
+	s.Root = append(s.Root, Node{Path: "/in", Kind: BindDir, Source: "/usr/share", NoExec: true, Access: Read | List},
+		Node{Path: "/etc/hostname", Kind: BindFile, Source: "/etc/hostname", Access: Read})
+	s.Affinity = 0
+	s.Stdin = true
+	return s
+}
+
+// exporterSpec is the exporter's kind of box: an empty root, nsbox's own image
+// as its program, a sealed directory and one name in it.
+func exporterSpec() *Spec {
+	return &Spec{
+		Hostname: "nsbox", StagingPoint: "/dev", Root: []Node{{Path: "/", Kind: Dir, Mode: 0o755}},
+		UID: 20002, GID: 20002, Umask: 0o77, Affinity: -1, LandlockABI: 6,
+		Rlimits: []Rlimit{{"nofile", unix.RLIMIT_NOFILE, 64, 64}},
+		Command: Command{Self: true, Argv: []string{testStage}, Env: StageEnv(), Dir: "/"},
+		Open:    []OpenBelow{{Dir: 3, Name: "summary.csv", To: 5}}, Listable: 3, CapLast: 40,
+		Identity: testIdentity(20002), InitFilter: testFilter(), Filter: testFilter(),
+	}
+}
+
+// testStage is argv[0] under which this test binary plays the exporter: it
+// reports which descriptors it was given.
+const testStage = "nsbox-test-stage"
+
+func runTestStage() int {
+	for fd := 0; fd < 128; fd++ {
+		if fl, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && fl&unix.FD_CLOEXEC == 0 {
+			fmt.Print(fd, " ")
+		}
+	}
+	return 0
+}
+
+// fixedFDs are descriptor numbers as Spawn would find them, for compiling only.
+func fixedFDs(s *Spec) fds {
+	f := fds{control: 64, golink: 65, self: 66, work: 67}
+	if s.Listable >= 0 {
+		f.work, f.pass = -1, []Pass{{67, 3}, {68, 4}}
+	}
+	return f
+}
+
+func mustCompile(t testing.TB, s *Spec) *Program {
+	t.Helper()
+	p, _, err := compile(s, fixedFDs(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// filesFor opens what the box needs; for the exporter's a directory that the
+// box's init owns, with the one file in it.
+func filesFor(t testing.TB, s *Spec) Files {
+	t.Helper()
+	f := Files{Self: selfFD(t), Cgroup: -1, Work: -1}
+	if s.Listable < 0 {
+		return f
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/summary.csv", []byte("a,b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{dir, dir + "/summary.csv"} {
+		if err := os.Chown(p, hostBase, hostBase); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, to := range []int{3, 4} {
+		fd, err := unix.Open([]string{dir, "/dev/null"}[i], unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		f.Pass = append(f.Pass, Pass{fd, to})
+	}
+	return f
+}
+
+// openFDs lists this process's descriptors with what they refer to.
+func openFDs(t testing.TB) []string {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range entries {
+		// The listing's own descriptor is gone again by now.
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
+			out = append(out, e.Name()+" "+to)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// nothingLeft fails unless this process has no child, dead or alive, and the
+// descriptors it had before.
+func nothingLeft(t testing.TB, before []string, what string) {
+	t.Helper()
+	var ws unix.WaitStatus
+	if pid, err := unix.Wait4(-1, &ws, unix.WNOHANG|unix.WALL, nil); err != unix.ECHILD {
+		t.Errorf("%s: a child is left: wait4 says %d, %v", what, pid, err)
+	}
+	after := openFDs(t)
+	for deadline := time.Now().Add(2 * time.Second); !slices.Equal(before, after) && time.Now().Before(deadline); after = openFDs(t) {
+		time.Sleep(time.Millisecond) // os.File closes on another goroutine's last use
+	}
+	if !slices.Equal(before, after) {
+		t.Errorf("%s: descriptors before %q, after %q", what, before, after)
+	}
+}
+
+// series splits "bound-12" into "bound-" and 12; other names are their own series.
+func series(name string) (string, int) {
+	i := len(name)
+	for i > 0 && name[i-1] >= '0' && name[i-1] <= '9' {
+		i--
+	}
+	if n, err := strconv.Atoi(name[i:]); err == nil && i > 0 && name[i-1] == '-' {
+		return name[:i], n
+	}
+	return name, -1
+}
