@@ -39,6 +39,7 @@ type monitor struct {
 	group    *cgroupv2.Group // nil: sampled
 	sampler  sampler
 	output   <-chan string        // a stream passed its cap
+	drained  func() string        // reads both streams to their end; the name of one that passed its cap
 	deadline time.Time            // of the whole attempt
 	cpus     int                  // how many the workload can burn at once
 	watchMem bool                 // memory is degraded: the sampled sum is compared
@@ -106,8 +107,10 @@ wait:
 	}
 	noticed := time.Now()
 	if !gone {
-		m.decide(e.outcome)
+		// The kill first: making the event durable takes the disk's time, and until
+		// then nobody else can decide.
 		m.kill()
+		m.decide(e.outcome)
 		select {
 		case exit = <-m.box.Done():
 			gone = true
@@ -119,6 +122,12 @@ wait:
 	e.measure(m, exit, gone)
 	if gone && e.outcome == "" {
 		e.fromExit(exit, l.CPU.PerProcess)
+		if name := m.drained(); name != "" && e.outcome == Exited {
+			// Output past the cap is never a success, however the race between the
+			// reader and the exit came out.
+			e.outcome, e.exitCode = LimitExceededOutput, nil
+			e.detail = name + " passed its cap; the program had already ended"
+		}
 		m.decide(e.outcome)
 	}
 	switch e.outcome {

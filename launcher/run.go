@@ -102,7 +102,7 @@ func (r *run) whole(ctx context.Context) {
 	r.res.Attempt = id
 	box, err := r.setUp(ctx)
 	if err != nil {
-		r.fail(err)
+		r.fail(ctx, err)
 		r.journalTerminal(r.res.Workload.Outcome)
 		r.finish(ctx, true)
 		return
@@ -324,17 +324,26 @@ func (r *run) supervise(ctx context.Context, box *nsexec.Box) (ending, bool) {
 		go feed(box.Stdin, r.streams.Stdin)
 	}
 	m := &monitor{box: box, plan: r.plan, group: r.group, sampler: sampler{init: box.InitPID}, output: over,
-		deadline: r.start.Add(l.Attempt.Deadline), cpus: runtime.NumCPU(), watchMem: r.plan.degraded(policy.DimMemory), decide: r.journalTerminal}
+		deadline: r.start.Add(l.Attempt.Deadline), cpus: runtime.NumCPU(), watchMem: r.plan.degraded(policy.DimMemory), drained: r.drained, decide: r.journalTerminal}
 	if r.plan.Box.Affinity >= 0 {
 		m.cpus = 1
 	}
 	e, gone := m.run(ctx, released, l.Attempt.StopProof)
-	if gone {
-		<-r.out.readDone
-		<-r.err.readDone
-	}
 	r.phase("run", released)
 	return e, gone
+}
+
+// drained reads both streams to their end, which is certain to come once the
+// tree is dead, and names one that passed its cap.
+func (r *run) drained() string {
+	<-r.out.readDone
+	<-r.err.readDone
+	for _, c := range []*capture{r.out, r.err} {
+		if c.stream().Truncated {
+			return c.name
+		}
+	}
+	return ""
 }
 
 // feed copies the caller's stdin into the box until either end closes.
@@ -358,11 +367,6 @@ func (r *run) conclude(e ending) {
 	}
 	r.res.Resources = Resources{CPUUsec: e.cpuUsec, CPUSource: source, MaxRSSBytes: e.maxRSS, WallMS: ms(e.wall), CPUOvershoot: e.cpuOver, WallOvershoot: ms(e.wallOver)}
 	r.res.Untrusted.Stdout, r.res.Untrusted.Stderr = r.out.stream(), r.err.stream()
-	// The capture decides, not the race between its event and the exit: output
-	// past the cap is never a success.
-	if e.outcome == Exited && (r.res.Untrusted.Stdout.Truncated || r.res.Untrusted.Stderr.Truncated) {
-		r.res.Workload = WorkloadResult{Outcome: LimitExceededOutput, Detail: "the program had already ended when its output passed the cap"}
-	}
 	for name, c := range map[string]*capture{"stdout": r.out, "stderr": r.err} {
 		os.WriteFile(r.att.dir+"/"+name, c.bytes(), 0o600)
 	}
@@ -449,14 +453,18 @@ func (r *run) refuse(err error) {
 }
 
 // fail ends a run of which something exists; the finalizer follows.
-func (r *run) fail(err error) {
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		err = reason.Wrap(reason.SetupTimeout, "the box", "was not ready within budget_provision_boot", "try again on a less busy machine, or raise the budget in the policy", err)
-	case errors.Is(err, context.Canceled):
+func (r *run) fail(ctx context.Context, err error) {
+	if ctx.Err() != nil {
 		r.res.Workload.Outcome = Cancelled
-		r.res.Workload.Detail = "cancelled before the program was started"
+		r.res.Workload.Detail = "before the program was started: " + context.Cause(ctx).Error()
+		var cause CancelCause
+		if errors.As(context.Cause(ctx), &cause) {
+			r.cancel = cause.Signal
+		}
 		return
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = reason.Wrap(reason.SetupTimeout, "the box", "was not ready within budget_provision_boot", "try again on a less busy machine, or raise the budget in the policy", err)
 	}
 	r.res.Reason = asReason(toReason(err))
 }
