@@ -124,7 +124,7 @@ type image struct {
 
 // link lays out ops first, then what they point at, in one private mapping.
 func (p *Program) link() (*image, error) {
-	need := len(p.Steps)*opSize + 4096
+	need := len(p.Steps)*opSize + 4096 // alignment, and the last eight bytes for pidfd
 	for _, s := range p.slots {
 		need += len(s.Init) + 8
 	}
@@ -242,6 +242,14 @@ func (im *image) resolve(a Arg) (v uintptr, indirect bool, err error) {
 		return im.base() + uintptr(off), false, nil
 	}
 	return 0, false, fmt.Errorf("unknown argument kind %d", a.kind)
+}
+
+// pidfd is where clone3 stores the descriptor of pid 1: in the image, since a
+// goroutine's stack may move between taking an address and the call.
+func (im *image) pidfd() uintptr { return im.base() + uintptr(len(im.mem)-8) }
+
+func (im *image) readPIDFD() int {
+	return int(int32(binary.NativeEndian.Uint32(im.mem[len(im.mem)-8:])))
 }
 
 func (im *image) free() {

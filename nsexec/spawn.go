@@ -13,7 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -186,8 +185,7 @@ func (b *Box) clone(prog *Program, cgroup int) error {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		var pidfd int32
-		args := cloneArgs{flags: cloneFlags, exitSignal: uint64(unix.SIGCHLD), pidfd: uint64(uintptr(unsafe.Pointer(&pidfd)))}
+		args := cloneArgs{flags: cloneFlags, exitSignal: uint64(unix.SIGCHLD), pidfd: uint64(im.pidfd())}
 		if b.spec.SharedVM {
 			args.flags |= unix.CLONE_VM
 		}
@@ -202,7 +200,7 @@ func (b *Box) clone(prog *Program, cgroup int) error {
 			started <- &StepError{Stage: "launcher", Step: "clone", Why: "new user, mount, pid, net, ipc and uts namespaces", Result: e}
 			return
 		}
-		b.InitPID, b.pidfd = int(r), int(pidfd)
+		b.InitPID, b.pidfd = int(r), im.readPIDFD()
 		started <- nil
 		ws := waitPID(int(r))
 		im.free()
