@@ -16,7 +16,7 @@ LDFLAGS := -s -w -linkmode external -extldflags "-static" -X main.version=$(VERS
 STATIC  := -tags $(TAGS) -ldflags '-linkmode external -extldflags "-static"'
 
 # The packages whose tests write documents and golden files.
-GENERATED := ./launcher/reason ./cmd/nsbox $(shell grep -rl '"update"' --include='*_test.go' nsexec seccompgen 2>/dev/null | xargs -r -n 1 dirname | sort -u | sed 's|^|./|')
+GENERATED := ./launcher ./launcher/reason ./cmd/nsbox $(shell grep -rl '"update"' --include='*_test.go' nsexec seccompgen 2>/dev/null | xargs -r -n 1 dirname | sort -u | sed 's|^|./|')
 
 .PHONY: all build demo test test-go fuzz bench lint docs clean setup setup-test stage platform
 
@@ -62,7 +62,7 @@ fuzz:
 
 bench: build
 	@sh tests/setup.sh bench
-	CGO_ENABLED=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test $(STATIC) -run '^$$' -bench . -benchtime 1x -timeout 30m ./tests/...
+	$(GO) run ./tests/bench -nsbox $(BIN)
 
 lint:
 	@test -z "$$(gofmt -l .)" || { echo "gofmt:" >&2; gofmt -l . >&2; exit 1; }

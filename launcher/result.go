@@ -48,24 +48,24 @@ const (
 // Result is the one JSON document of an attempt. Durations are milliseconds,
 // sizes bytes. Everything the workload produced stands below Untrusted.
 type Result struct {
-	Schema      string             `json:"schema"`
-	Attempt     string             `json:"attempt"`
-	Backend     string             `json:"backend"`
-	Version     string             `json:"version"`
-	Started     time.Time          `json:"started"`
+	Schema      string             `json:"schema"`  // version of this document's shape
+	Attempt     string             `json:"attempt"` // id of the attempt; empty if nothing was started
+	Backend     string             `json:"backend"` // what enforced
+	Version     string             `json:"version"` // of nsbox
+	Started     time.Time          `json:"started"` // UTC
 	Workload    WorkloadResult     `json:"workload"`
-	Artifact    ArtifactResult     `json:"artifact"`
-	Cleanup     CleanupResult      `json:"cleanup"`
-	Delivery    DeliveryResult     `json:"delivery"`
-	ExitStatus  int                `json:"exit_status"` // what nsbox itself exits with
-	Reason      *Reason            `json:"reason"`      // the first failing step of nsbox, or null
-	Policy      PolicyRef          `json:"policy"`
-	Degraded    []Degradation      `json:"degraded"`
-	Digests     Digests            `json:"digests"`
-	DurationsMS map[string]float64 `json:"durations_ms"`
-	Resources   Resources          `json:"resources"`
-	Untrusted   Untrusted          `json:"untrusted"`
-	Attestation []attest.Row       `json:"attestation"`
+	Artifact    ArtifactResult     `json:"artifact"`     // what became of the file in /out
+	Cleanup     CleanupResult      `json:"cleanup"`      // whether everything made for the attempt is proven gone
+	Delivery    DeliveryResult     `json:"delivery"`     // whether the artifact was published
+	ExitStatus  int                `json:"exit_status"`  // what nsbox itself exits with
+	Reason      *Reason            `json:"reason"`       // the first failing step of nsbox, or null
+	Policy      PolicyRef          `json:"policy"`       // the policy that was obeyed
+	Degraded    []Degradation      `json:"degraded"`     // what was enforced more weakly, by the operator's word
+	Digests     Digests            `json:"digests"`      // of what went in and of the rules
+	DurationsMS map[string]float64 `json:"durations_ms"` // by phase; "total" is the whole of Run
+	Resources   Resources          `json:"resources"`    // measured use
+	Untrusted   Untrusted          `json:"untrusted"`    // what the program itself produced
+	Attestation []attest.Row       `json:"attestation"`  // one row per restriction: asked, shown, where, how
 }
 
 // Reason is reason.Error for machines.

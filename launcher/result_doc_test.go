@@ -1,0 +1,93 @@
+package launcher
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite generated files")
+
+// TestResultDocIsCurrent holds docs/result.md and the types of result.go equal.
+func TestResultDocIsCurrent(t *testing.T) {
+	const path = "../docs/result.md"
+	want := resultDoc(t)
+	if *update {
+		if err := os.WriteFile(path, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is stale; run: make docs", path)
+	}
+}
+
+func resultDoc(t *testing.T) []byte {
+	t.Helper()
+	comments := map[string]string{} // Type or Type.Field -> comment
+	fset := token.NewFileSet()
+	for _, name := range []string{"result.go", "attest/attest.go"} {
+		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.TYPE {
+				continue
+			}
+			for _, s := range g.Specs {
+				ts := s.(*ast.TypeSpec)
+				comments[ts.Name.Name] = oneLine(g.Doc.Text())
+				st, ok := ts.Type.(*ast.StructType)
+				if !ok {
+					continue
+				}
+				for _, field := range st.Fields.List {
+					for _, n := range field.Names {
+						comments[ts.Name.Name+"."+n.Name] = oneLine(field.Doc.Text() + field.Comment.Text())
+					}
+				}
+			}
+		}
+	}
+	var b bytes.Buffer
+	b.WriteString("# The result document\n\nGenerated from launcher/result.go by `make docs`; a test holds both equal.\n")
+	done := map[reflect.Type]bool{}
+	var walk func(typ reflect.Type)
+	walk = func(typ reflect.Type) {
+		for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer {
+			typ = typ.Elem()
+		}
+		if typ.Kind() != reflect.Struct || typ.PkgPath() == "time" || done[typ] {
+			return
+		}
+		done[typ] = true
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| key | type | |\n|---|---|---|\n", typ.Name(), comments[typ.Name()])
+		var next []reflect.Type
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key, strings.NewReplacer("launcher.", "", "*", "nullable ").Replace(f.Type.String()), strings.ReplaceAll(comments[typ.Name()+"."+f.Name], "|", `\|`))
+			next = append(next, f.Type)
+		}
+		for _, n := range next {
+			walk(n)
+		}
+	}
+	walk(reflect.TypeFor[Result]())
+	return b.Bytes()
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
