@@ -35,7 +35,7 @@ missing_packages() {
     static_lib c || echo libc6-dev
     { static_lib seccomp && [ -e /usr/include/seccomp.h ]; } || echo libseccomp-dev
     command -v pkg-config >/dev/null || echo pkg-config
-    [ -x /usr/bin/python3 ] || echo python3 # the box looks for programs in the system's folders only
+    /usr/bin/python3 -c 'import csv, decimal, sqlite3' 2>/dev/null || echo python3 # the box looks for programs in the system's folders only; python3-minimal lacks most modules
     [ -s /etc/ssl/certs/ca-certificates.crt ] || [ -s "${SSL_CERT_FILE:-}" ] || echo ca-certificates
     if [ "$1" = test ]; then
         [ -u /usr/bin/newuidmap ] || [ -n "$(getcap /usr/bin/newuidmap 2>/dev/null || true)" ] || echo uidmap

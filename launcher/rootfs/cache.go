@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -91,6 +92,16 @@ func readCached(file string) *Closure {
 // name on purpose: the checksum turns a torn or interleaved entry into a miss,
 // and a killed run leaves no file that the next would not overwrite.
 func keep(file string, c *Closure) {
+	for _, f := range c.Files {
+		// Too young to tell a later change from; once older, it must still be the same.
+		if age := time.Since(time.Unix(0, f.CTimeNS)); age >= 0 && age < tick {
+			time.Sleep(tick)
+			if c.Check() != nil {
+				return
+			}
+			break
+		}
+	}
 	tmp := file + ".new"
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

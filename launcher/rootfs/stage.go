@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -131,7 +132,7 @@ func openSource(dir int, name, host string, nofollow int) (*source, error) {
 	if err != nil {
 		return nil, sourceError(host, err)
 	}
-	if err := unix.Fstat(src.fd, &src.stat); err != nil {
+	if err := settled(src.fd, &src.stat); err != nil {
 		unix.Close(src.fd)
 		return nil, sourceError(host, err)
 	}
@@ -140,6 +141,27 @@ func openSource(dir int, name, host string, nofollow int) (*source, error) {
 		return nil, err
 	}
 	return src, nil
+}
+
+// tick bounds how far apart the kernel's coarse file times are: 10 ms at HZ=100.
+// Since Linux 6.13 they are fine where it matters, but that cannot be asked.
+const tick = 11 * time.Millisecond
+
+// settled takes the file's state at a time when any later change must show in
+// its ctime: a file changed within the last tick could change again unseen. Only
+// a file that is written without pause is still young after the tries; then
+// the change during the copy shows anyway.
+func settled(fd int, st *unix.Stat_t) error {
+	for try := 0; ; try++ {
+		if err := unix.Fstat(fd, st); err != nil {
+			return err
+		}
+		age := time.Since(time.Unix(st.Ctim.Unix()))
+		if age < 0 || age >= tick || try == 3 {
+			return nil
+		}
+		time.Sleep(tick - age)
+	}
 }
 
 func kindAllowed(host string, mode uint32) error {

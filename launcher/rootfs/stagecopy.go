@@ -79,9 +79,8 @@ func (s *stager) tooLarge(src *source) error {
 		"give less, or have the policy's owner raise the limit")
 }
 
-// unchanged compares what a directory or file was when opened with what it is.
-// A kernel before 6.13 stamps in ticks of some milliseconds: a second write of
-// the same length within one tick is not seen there.
+// unchanged compares what a directory or file was when opened with what it is;
+// settled has made sure that a change since then shows.
 func unchanged(src *source) error {
 	var now unix.Stat_t
 	if err := unix.Fstat(src.fd, &now); err != nil {
