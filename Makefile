@@ -18,7 +18,7 @@ STATIC  := -tags $(TAGS) -ldflags '-linkmode external -extldflags "-static"'
 # The packages whose tests write documents and golden files.
 GENERATED := ./launcher ./launcher/reason ./cmd/nsbox $(shell grep -rl '"update"' --include='*_test.go' nsexec seccompgen 2>/dev/null | xargs -r -n 1 dirname | sort -u | sed 's|^|./|')
 
-.PHONY: all build demo test test-go fuzz bench lint docs clean setup setup-test stage platform
+.PHONY: all build demo test test-go golden fuzz bench lint docs clean setup setup-test stage platform
 
 all: build
 
@@ -59,6 +59,11 @@ test-go:
 
 fuzz:
 	$(GO) test -run '^$$' -fuzz FuzzEscaper -fuzztime 15s ./cmd/nsbox
+	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 15s ./launcher/endpoint
+
+# Traces and tables that are compared byte for byte.
+golden:
+	$(GO) test ./launcher ./cmd/nsbox -run 'Golden' -args -update
 
 bench: build
 	@sh tests/setup.sh bench

@@ -2,6 +2,7 @@ package cgroupv2
 
 import (
 	"errors"
+	"fmt"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +23,18 @@ const (
 	Exists          Kind = "exists"            // a group of that name is already there
 	Full            Kind = "full"              // cgroup.max.descendants or cgroup.max.depth is reached
 	Gone            Kind = "gone"              // the group or process no longer exists
-	Failed          Kind = "failed"            // anything else; Err has the kernel's answer
+
+	Boundary          Kind = "boundary"           // groups can be made, but no process may cross into them from where the caller lives
+	InternalProcesses Kind = "internal_processes" // processes live in the directory itself, so its children get no controllers; PIDs names them
+	ControllerOnV1    Kind = "controller_on_v1"   // Controller is bound to a version 1 hierarchy
+	ControllerMissing Kind = "controller_missing" // Controller is not handed down to the directory
+	LimitNotApplied   Kind = "limit_not_applied"  // File shows something else than was written, or does not exist
+	SwapUncounted     Kind = "swap_uncounted"     // swap is on and the kernel has no file to limit it for a group
+	BadLimit          Kind = "bad_limit"          // a value that no kernel would take
+	NoManager         Kind = "no_manager"         // no systemd manager can be reached that could give a delegated scope
+	ScopeRefused      Kind = "scope_refused"      // the systemd manager answered, but gave no scope
+
+	Failed Kind = "failed" // anything else; Err has the kernel's answer
 )
 
 // Error is the one error type of this package.
@@ -31,10 +43,24 @@ type Error struct {
 	Path string // the directory or file concerned
 	Op   string // what was tried, e.g. "mkdir" or "write cgroup.procs"
 	Err  error  // the kernel's answer, if there was one
+
+	Controller string // of ControllerOnV1 and ControllerMissing
+	PIDs       []int  // of InternalProcesses, as the caller's pid namespace shows them; 0 is one outside of it
+	Wanted     string // of LimitNotApplied: what was written to Path
+	Shown      string // of LimitNotApplied: what it shows; empty if it cannot be read
 }
 
 func (e *Error) Error() string {
 	s := e.Op + " " + e.Path + ": " + string(e.Kind)
+	if e.Controller != "" {
+		s += " " + e.Controller
+	}
+	if len(e.PIDs) > 0 {
+		s += " " + fmt.Sprint(e.PIDs)
+	}
+	if e.Wanted != "" {
+		s += fmt.Sprintf(", wanted %q, shown %q", e.Wanted, e.Shown)
+	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}

@@ -2,6 +2,7 @@ package cgroupv2
 
 import (
 	"errors"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -47,6 +48,17 @@ func reread(f *os.File) (string, error) {
 		}
 		return string(buf[:n]), nil
 	}
+}
+
+// readAll reads a file that may be long, such as cgroup.procs.
+func readAll(dir *os.File, name string) (string, error) {
+	f, err := openFile(dir, name, unix.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	return string(b), err
 }
 
 // writeSmall writes one value. A short write cannot happen on cgroupfs.

@@ -23,8 +23,8 @@ type Group struct {
 	ev   *os.File // cgroup.events of the group
 }
 
-// Create makes the group nsbox-<name> with both leaves; it never adopts one
-// that is there. name is made of letters, digits, '-' and '_' and ought to be
+// Create makes the group nsbox-<name> with both leaves, and hands the root's
+// Controllers down to them; it never adopts one that is there. name is made of letters, digits, '-' and '_' and ought to be
 // the attempt's id. What was made is taken back if a later step fails.
 func (r *Root) Create(name string) (*Group, error) {
 	if err := checkName(name); err != nil {
@@ -36,6 +36,9 @@ func (r *Root) Create(name string) (*Group, error) {
 	}
 	g := &Group{root: r, name: name}
 	err := g.openTop()
+	if err == nil && len(r.enabled) > 0 {
+		err = g.handDown(r.enabled)
+	}
 	for _, leaf := range []string{"box", "work"} {
 		if err != nil {
 			break
@@ -55,6 +58,19 @@ func (r *Root) Create(name string) (*Group, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// handDown gives the leaves their controllers. The group itself holds no
+// process, so there is nothing to wait for.
+func (g *Group) handDown(list []string) error {
+	if err := writeSmall(g.top, "cgroup.subtree_control", "+"+strings.Join(list, " +")); err != nil {
+		return ownership("write cgroup.subtree_control of", g.Path(), err)
+	}
+	if !handsDown(g.top, list) {
+		shown, _ := readSmall(g.top, "cgroup.subtree_control")
+		return &Error{Kind: LimitNotApplied, Path: g.Path() + "/cgroup.subtree_control", Op: "read back", Wanted: strings.Join(list, " "), Shown: strings.TrimSpace(shown)}
+	}
+	return nil
 }
 
 // Open reaches a group that an earlier launcher made, by name and by the id
@@ -83,12 +99,12 @@ func (r *Root) Open(name string, id uint64) (*Group, error) {
 }
 
 func checkName(name string) error {
-	ok := name != "" && len(name) <= maxName && !strings.HasPrefix(groupPrefix+name, probePrefix)
+	ok := name != "" && len(name) <= maxName && !strings.HasPrefix(groupPrefix+name, probePrefix) && groupPrefix+name != launcherLeaf
 	for _, c := range name {
 		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_')
 	}
 	if !ok {
-		return &Error{Kind: Escapes, Path: strconv.Quote(name), Op: "name a group", Err: errors.New("want letters, digits, - and _, not starting with probe-")}
+		return &Error{Kind: Escapes, Path: strconv.Quote(name), Op: "name a group", Err: errors.New("want letters, digits, - and _, neither launcher nor starting with probe-")}
 	}
 	return nil
 }

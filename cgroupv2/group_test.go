@@ -23,11 +23,18 @@ func ownRoot(t testing.TB) *Root {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to make a group at the top of the hierarchy")
 	}
-	loc, err := locateSelf()
+	loc, err := locateNow()
 	if loc.Mount == "" {
 		t.Fatalf("no v2 hierarchy: %v", err)
 	}
-	dir := loc.Mount + "/cgtest-" + strconv.Itoa(os.Getpid()) + "-" + nonce()
+	top := loc.Mount
+	if systemdManages() {
+		top = loc.Dir // the top is systemd's, for tests too
+	}
+	if realDir() != "" {
+		top = realDir()
+	}
+	dir := top + "/cgtest-" + strconv.Itoa(os.Getpid()) + "-" + nonce()
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

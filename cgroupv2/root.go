@@ -6,11 +6,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,69 +23,18 @@ const (
 
 // Root is an opened directory below which groups may be created.
 type Root struct {
-	dir  *os.File
-	path string
-}
-
-// Find opens a directory that is ours to create groups in, trying it first; see
-// the package comment for the order. explicit, if not empty, is the only
-// candidate: an absolute, clean path without symbolic links. The error is
-// always an *Error and, when there were several candidates, that of the own
-// group. Close the Root after the last Create.
-func Find(explicit string) (*Root, error) {
-	loc, locErr := locateSelf()
-	if explicit != "" {
-		if !filepath.IsAbs(explicit) || filepath.Clean(explicit) != explicit {
-			return nil, &Error{Kind: Escapes, Path: explicit, Op: "open", Err: errors.New("not an absolute path without . and ..")}
-		}
-		return openRoot(explicit, loc.Dir)
-	}
-	if loc.Mount == "" {
-		return nil, locErr
-	}
-	ownErr := locErr
-	if loc.Dir != "" {
-		r, err := openRoot(loc.Dir, loc.Dir)
-		if err == nil {
-			return r, nil
-		}
-		ownErr = err
-	}
-	if os.Geteuid() == 0 && loc.Mount != loc.Dir {
-		if r, err := openRoot(loc.Mount, loc.Dir); err == nil {
-			return r, nil
-		}
-	}
-	return nil, ownErr
+	dir     *os.File
+	path    string
+	enabled []string         // shown to work below, in the order of wanted
+	lacks   map[string]error // why the others are not
 }
 
 // Path returns the directory's path at the time it was opened, for messages.
 func (r *Root) Path() string { return r.path }
 
-// Controllers returns the controllers that may be enabled below this root. They
-// cannot be enabled while processes live directly in it.
-func (r *Root) Controllers() []string { return controllers(r.dir) }
-
 // Close releases the directory. Groups made from it stay usable, except that
 // Remove needs the Root to be open.
 func (r *Root) Close() error { return r.dir.Close() }
-
-func locateSelf() (Location, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return Location{}, failure("open", "/proc/self/mountinfo", err)
-	}
-	defer f.Close()
-	mounts, err := mountinfo.GetMountsFromReader(f, mountinfo.FSTypeFilter("cgroup2"))
-	if err != nil {
-		return Location{}, failure("parse", "/proc/self/mountinfo", err)
-	}
-	self, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return Location{}, failure("read", "/proc/self/cgroup", err)
-	}
-	return Locate(mounts, string(self))
-}
 
 // openRoot opens dir and proves that groups can be made in it. own is the
 // directory of the caller's group, or "" if it is not known.
@@ -153,7 +100,11 @@ func (r *Root) check(own string) error {
 	top := commonAncestor(r.path, own)
 	err = unix.Faccessat(unix.AT_FDCWD, top+"/cgroup.procs", unix.W_OK, unix.AT_EACCESS)
 	if err != nil && err != unix.ENOENT { // ENOENT: another mount of the hierarchy; the clone will tell
-		return ownership("move processes through", top, err)
+		e := failure("move processes through", top, err)
+		if e.Kind == Denied {
+			e.Kind = Boundary
+		}
+		return e
 	}
 	return nil
 }

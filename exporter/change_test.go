@@ -41,7 +41,7 @@ func TestChangedDuringCopy(t *testing.T) {
 		"longer": func(p *place) {
 			f, err := os.OpenFile(p.at("summary.csv"), os.O_WRONLY|os.O_APPEND, 0)
 			p.check(err)
-			_, err = f.WriteString("b\n")
+			_, err = f.WriteString("b,1,2,3,4,5,6,7\n")
 			p.check(err)
 			p.check(f.Close())
 		},
@@ -77,15 +77,15 @@ func TestChangedDuringCopy(t *testing.T) {
 			p := newPlace(t)
 			p.file("summary.csv", data)
 			time.Sleep(12 * time.Millisecond) // file times may be as coarse as a tick
-			r := p.examineWith(p.request(testBounds()), func(b Bounds) checks {
-				return append(standardChecks(b), &actor{func() { act(p) }})
+			r := p.examineWith(p.request(testBounds()), func(b Bounds, r Rule) checks {
+				return append(standardChecks(b, r), &actor{func() { act(p) }})
 			})
 			p.wantRejected(r, codeChanged)
 		})
 	}
 	p := newPlace(t)
 	p.file("summary.csv", data)
-	r := p.examineWith(p.request(testBounds()), func(b Bounds) checks { return append(standardChecks(b), &actor{func() {}}) })
+	r := p.examineWith(p.request(testBounds()), func(b Bounds, r Rule) checks { return append(standardChecks(b, r), &actor{func() {}}) })
 	p.wantAccepted(r, data)
 }
 
@@ -95,8 +95,8 @@ func TestGrownBeyondTheCap(t *testing.T) {
 	p.file("summary.csv", goodCSV)
 	b := testBounds()
 	b.FileBytes = 1000
-	r := p.examineWith(p.request(b), func(b Bounds) checks {
-		return append(standardChecks(b), &actor{func() {
+	r := p.examineWith(p.request(b), func(b Bounds, r Rule) checks {
+		return append(standardChecks(b, r), &actor{func() {
 			f, err := os.OpenFile(p.at("summary.csv"), os.O_WRONLY|os.O_APPEND, 0)
 			p.check(err)
 			_, err = f.Write(bytes.Repeat([]byte("b\n"), 500))
@@ -185,20 +185,20 @@ func TestStagingThatCannotBeWritten(t *testing.T) {
 		p.check(os.WriteFile(path, []byte(c.data), 0o600))
 		f, err := os.OpenFile(path, c.flags, 0)
 		p.check(err)
-		r := Examine(p.dir, int(f.Fd()), req)
+		r := Examine(p.dir, into(req, int(f.Fd())))
 		p.wantRejected(r, codeBadRequest)
 		if after, _ := os.ReadFile(path); string(after) != c.data {
 			t.Errorf("%s: a file that is not the staging file was changed", name)
 		}
 		f.Close()
 	}
-	if r := Examine(int(p.staging.Fd()), int(p.staging.Fd()), req); !equalCodes(r, codeBadRequest) {
+	if r := Examine(int(p.staging.Fd()), req); !equalCodes(r, codeBadRequest) {
 		t.Errorf("a file as directory: %+v", r)
 	}
-	if r := Examine(p.dir, p.dir, req); !equalCodes(r, codeBadRequest) {
+	if r := Examine(p.dir, into(req, p.dir)); !equalCodes(r, codeBadRequest) {
 		t.Errorf("a directory as staging: %+v", r)
 	}
-	if r := Examine(math.MaxInt32, int(p.staging.Fd()), req); !equalCodes(r, codeBadRequest) {
+	if r := Examine(math.MaxInt32, req); !equalCodes(r, codeBadRequest) {
 		t.Errorf("no directory: %+v", r)
 	}
 	full, err := unix.MemfdCreate("sealed", unix.MFD_ALLOW_SEALING|unix.MFD_CLOEXEC)
@@ -209,10 +209,16 @@ func TestStagingThatCannotBeWritten(t *testing.T) {
 	writer, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", full), unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	p.check(err)
 	defer unix.Close(writer)
-	if r := Examine(p.dir, writer, req); !equalCodes(r, codeWriteFailed) {
+	if r := Examine(p.dir, into(req, writer)); !equalCodes(r, codeWriteFailed) {
 		t.Errorf("a staging file that cannot grow: %+v", r)
 	}
 	p.wantAccepted(p.examineWith(req, standardChecks), goodCSV)
+}
+
+// into is req with another staging file.
+func into(req Request, staging int) Request {
+	req.Staging = []int{staging}
+	return req
 }
 
 func equalCodes(r Report, code string) bool {
@@ -223,8 +229,8 @@ func equalCodes(r Report, code string) bool {
 func TestPanicIsARejection(t *testing.T) {
 	p := newPlace(t)
 	p.file("summary.csv", []byte(canary+"\n"))
-	r := p.examineWith(p.request(testBounds()), func(b Bounds) checks {
-		return append(standardChecks(b), &actor{func() { panic(canary) }})
+	r := p.examineWith(p.request(testBounds()), func(b Bounds, r Rule) checks {
+		return append(standardChecks(b, r), &actor{func() { panic(canary) }})
 	})
 	p.wantRejected(r, codeInternal)
 }
@@ -281,7 +287,7 @@ func BenchmarkExamine(b *testing.B) {
 	b.Run("checks", func(b *testing.B) {
 		b.SetBytes(int64(len(data)))
 		for b.Loop() {
-			c := standardChecks(bounds)
+			c := standardChecks(bounds, Rule{})
 			for at := 0; at < len(data); at += chunkBytes {
 				if f := c.write(data[at:min(at+chunkBytes, len(data))]); f != nil {
 					b.Fatal(f)
@@ -293,7 +299,7 @@ func BenchmarkExamine(b *testing.B) {
 		b.SetBytes(int64(len(data)))
 		for b.Loop() {
 			fd := memfd()
-			if r := Examine(p.dir, fd, req); r.Verdict != Accepted {
+			if r := Examine(p.dir, into(req, fd)); r.Verdict != Accepted {
 				b.Fatalf("%+v", r)
 			}
 			unix.Close(fd)

@@ -20,18 +20,6 @@ type checker interface {
 // checks is the pipeline; its order is that of the report.
 type checks []checker
 
-// standardChecks is what every artifact must pass.
-func standardChecks(b Bounds) checks {
-	return checks{
-		&magicCheck{},
-		&bomCheck{},
-		&nulCheck{},
-		&utf8Check{},
-		&crCheck{},
-		&lineCheck{maxLine: b.MaxLine, maxRows: b.MaxRows},
-	}
-}
-
 func (c checks) write(chunk []byte) []fault {
 	var faults []fault
 	for _, one := range c {
@@ -52,11 +40,11 @@ func (c checks) close() []fault {
 	return faults
 }
 
-// rows returns the number of rows the line checker saw, 0 if there is none.
+// rows returns the number of rows that the counting checker saw, 0 if there is none.
 func (c checks) rows() int64 {
 	for _, one := range c {
-		if l, ok := one.(*lineCheck); ok {
-			return l.lines
+		if counter, ok := one.(interface{ rows() int64 }); ok {
+			return counter.rows()
 		}
 	}
 	return 0
@@ -76,7 +64,7 @@ func (c *bomCheck) Write(chunk []byte) fault {
 		return fault{}
 	}
 	c.n += copy(c.head[c.n:], chunk)
-	if string(c.head[:c.n]) == "\xef\xbb\xbf" {
+	if string(c.head[:c.n]) == bom {
 		return fault{codeBOM, at(0)}
 	}
 	return fault{}
@@ -203,7 +191,7 @@ func (c *crCheck) Close() fault {
 	return fault{}
 }
 
-// lineCheck bounds lines and counts them as rows, an unterminated last one too.
+// lineCheck bounds a text's lines and counts them, an unterminated last one too.
 // A carriage return is not counted into the line: it ends the line, or crCheck
 // refuses it.
 type lineCheck struct {
@@ -243,3 +231,5 @@ func (c *lineCheck) Write(chunk []byte) fault {
 }
 
 func (c *lineCheck) Close() fault { return fault{} }
+
+func (c *lineCheck) rows() int64 { return c.lines }

@@ -31,6 +31,11 @@ const (
 	codeBareCR          = "bare_cr"
 	codeLineTooLong     = "line_too_long"
 	codeTooManyRows     = "too_many_rows"
+	codeCSVQuote        = "csv_quote"
+	codeCSVFields       = "csv_fields"
+	codeCSVFormula      = "csv_formula"
+	codeJSONSyntax      = "json_syntax"
+	codeJSONDeep        = "json_too_deep"
 	codeBadRequest      = "bad_request"
 	codeInternal        = "internal_error"
 )
@@ -63,8 +68,13 @@ var codeTable = []struct{ code, sentence string }{
 	{codeNUL, "the file contains a NUL byte"},
 	{codeNotUTF8, "the file is not valid UTF-8"},
 	{codeBareCR, "the file contains a carriage return without a line feed after it"},
-	{codeLineTooLong, "a line is longer than the policy accepts"},
+	{codeLineTooLong, "a line, or a CSV record with its quoted line breaks, is longer than the policy accepts"},
 	{codeTooManyRows, "the file has more rows than the policy accepts"},
+	{codeCSVQuote, "a quote is not where RFC 4180 lets it stand, or is not closed"},
+	{codeCSVFields, "a record has another number of fields than the first"},
+	{codeCSVFormula, "a cell begins like a spreadsheet formula"},
+	{codeJSONSyntax, "the file is not one JSON value"},
+	{codeJSONDeep, "the JSON value is nested too deep"},
 	{codeBadRequest, "the exporter was started with arguments or descriptors it cannot use"},
 	{codeInternal, "the exporter itself failed"},
 }

@@ -3,6 +3,7 @@ package exporter
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -11,48 +12,65 @@ import (
 // chunkBytes is how much of the file is in memory at a time.
 const chunkBytes = 64 << 10
 
-// Examine surveys the directory dir, checks and copies the one file that may
-// leave into staging, and returns the report. It uses descriptors only and
+// Examine surveys the directory dir, checks the files that may leave, copies each
+// into its staging file and returns the report. It uses descriptors only and
 // blocks on none; whatever is not a regular file is never read. Every failure is
-// a finding. staging must be write-only, regular and empty; unless the verdict
-// is ACCEPTED it is empty afterwards (one that was not is left as it was found).
-func Examine(dir, staging int, req Request) Report {
-	return examine(dir, staging, req, standardChecks)
+// a finding. Each staging file must be write-only, regular and empty; unless the
+// verdict is ACCEPTED all are empty afterwards (one that was not is left as it
+// was found).
+func Examine(dir int, req Request) Report {
+	return examine(dir, req, standardChecks)
 }
 
 type examination struct {
-	dir, staging int
-	req          Request
-	root         identity // of dir, before anything was looked at
-	report       Report
+	dir     int   // -1: one file by hand, without its directory
+	staging []int // empty: nothing is copied
+	req     Request
+	root    identity // of dir, before anything was looked at
+	opened  []int    // to be closed at the end
+	report  Report
 }
 
-func examine(dir, staging int, req Request, pipeline func(Bounds) checks) (report Report) {
-	e := &examination{dir: dir, staging: staging, req: req}
+func examine(dir int, req Request, p pipeline) Report {
+	e := &examination{dir: dir, staging: req.staging(), req: req}
 	if err := e.prepare(); err != nil {
 		e.report.add(codeBadRequest, "", err.Error())
 		return e.rejected()
 	}
+	return e.run(e.survey, p)
+}
+
+// run is the examination after its descriptors were found to be good.
+func (e *examination) run(survey func() []surveyed, p pipeline) (report Report) {
 	defer func() {
+		for _, fd := range e.opened {
+			if fd >= 0 {
+				unix.Close(fd)
+			}
+		}
 		// The panic's value is not reported: it may hold a part of the content.
 		if recover() != nil {
 			e.report.add(codeInternal, "", "the exporter panicked")
 			report = e.reject()
 		}
 	}()
-	file, id := e.survey()
-	if len(e.report.Reasons) == 0 && file != nil {
-		e.copy(*file, id, pipeline(req.Bounds))
+	files := survey()
+	if len(e.report.Reasons) == 0 {
+		buf := make([]byte, chunkBytes)
+		for i, f := range files {
+			e.copy(i, f, p(e.req.Bounds, e.req.Bounds.rule(f.handle.Name)), buf)
+		}
 	}
 	e.recheck()
 	switch {
 	case len(e.report.Reasons) > 0:
 		return e.reject()
-	case file == nil:
+	case len(files) == 0:
 		e.report.Verdict = Empty
 		return e.report
 	}
 	e.report.Verdict = Accepted
+	e.report.onlyFile()
 	return e.report
 }
 
@@ -69,33 +87,42 @@ func (e *examination) prepare() error {
 	if e.root.typeCode() != codeDirectory {
 		return fmt.Errorf("directory descriptor: not a directory")
 	}
-	staged, err := statFD(e.staging)
-	if err != nil {
-		return fmt.Errorf("staging descriptor: %w", err)
-	}
-	flags, err := unix.FcntlInt(uintptr(e.staging), unix.F_GETFL, 0)
-	if err != nil {
-		return fmt.Errorf("staging descriptor: %w", err)
-	}
-	if staged.typeCode() != "" || staged.Size != 0 || flags&unix.O_ACCMODE != unix.O_WRONLY || flags&unix.O_APPEND != 0 {
-		return fmt.Errorf("staging descriptor: not an empty regular file, write-only and without append")
+	for _, fd := range e.staging {
+		if err := emptyStaging(fd); err != nil {
+			return fmt.Errorf("staging descriptor %d: %w", fd, err)
+		}
 	}
 	return nil
 }
 
-// copy reads the file once. Its name was surveyed as id.
-func (e *examination) copy(file Handle, id identity, pipeline checks) {
+func emptyStaging(fd int) error {
+	staged, err := statFD(fd)
+	if err != nil {
+		return err
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return err
+	}
+	if staged.typeCode() != "" || staged.Size != 0 || flags&unix.O_ACCMODE != unix.O_WRONLY || flags&unix.O_APPEND != 0 {
+		return errors.New("not an empty regular file, write-only and without append")
+	}
+	return nil
+}
+
+// copy reads a file once, through the checks and a digest into staging file i.
+func (e *examination) copy(i int, s surveyed, c checks, buf []byte) {
+	file, most := s.handle, e.req.Bounds.rule(s.handle.Name).Bytes
 	opened, err := statFD(file.FD)
 	if err != nil {
 		e.report.add(codeStatFailed, file.Name, err.Error())
 		return
 	}
-	if d := id.difference(opened); d != "" {
+	if d := s.id.difference(opened); d != "" {
 		e.report.add(codeChanged, file.Name, d)
 		return
 	}
 	sum := sha256.New()
-	buf := make([]byte, chunkBytes)
 	var total int64
 	for {
 		n, err := pread(file.FD, buf, total)
@@ -106,30 +133,32 @@ func (e *examination) copy(file Handle, id identity, pipeline checks) {
 		if n == 0 {
 			break
 		}
-		if total+int64(n) > e.req.Bounds.FileBytes {
-			e.report.add(codeTooLarge, file.Name, fmt.Sprintf("more than %d bytes were read", e.req.Bounds.FileBytes))
+		if total+int64(n) > most {
+			e.report.add(codeTooLarge, file.Name, fmt.Sprintf("more than %d bytes were read", most))
 			return
 		}
-		if !e.passes(file.Name, pipeline.write(buf[:n])) {
+		if !e.passes(file.Name, c.write(buf[:n])) {
 			return
 		}
 		sum.Write(buf[:n])
-		if err := pwriteAll(e.staging, buf[:n], total); err != nil {
-			e.report.add(codeWriteFailed, file.Name, err.Error())
-			return
+		if e.copying() {
+			if err := pwriteAll(e.staging[i], buf[:n], total); err != nil {
+				e.report.add(codeWriteFailed, file.Name, err.Error())
+				return
+			}
 		}
 		total += int64(n)
 	}
-	if !e.passes(file.Name, pipeline.close()) {
+	if !e.passes(file.Name, c.close()) || !e.finish(i, s, total) {
 		return
 	}
-	e.finish(file, id, total)
-	if len(e.report.Reasons) == 0 {
-		e.report.Name, e.report.Bytes, e.report.Rows = file.Name, total, pipeline.rows()
-		e.report.SHA256 = digestPrefix + hex.EncodeToString(sum.Sum(nil))
-		e.report.Source = id
-	}
+	e.report.Files = append(e.report.Files, File{
+		Name: file.Name, Type: e.req.Bounds.rule(file.Name).Type, Bytes: total, Rows: c.rows(),
+		SHA256: digestPrefix + hex.EncodeToString(sum.Sum(nil)), Source: s.id,
+	})
 }
+
+func (e *examination) copying() bool { return len(e.staging) > 0 }
 
 func (e *examination) passes(name string, faults []fault) bool {
 	for _, f := range faults {
@@ -139,39 +168,51 @@ func (e *examination) passes(name string, faults []fault) bool {
 }
 
 // finish compares file and name with what was surveyed and flushes the copy.
-func (e *examination) finish(file Handle, id identity, total int64) {
-	now, err := statFD(file.FD)
+func (e *examination) finish(i int, s surveyed, total int64) bool {
+	name := s.handle.Name
+	now, err := statFD(s.handle.FD)
 	if err != nil {
-		e.report.add(codeStatFailed, file.Name, err.Error())
-		return
+		e.report.add(codeStatFailed, name, err.Error())
+		return false
 	}
-	named, err := statName(e.dir, file.Name)
-	if err != nil {
-		e.report.add(codeChanged, file.Name, "the name is gone: "+err.Error())
-		return
+	changes := []string{s.id.difference(now)}
+	if e.dir >= 0 {
+		named, err := statName(e.dir, name)
+		if err != nil {
+			e.report.add(codeChanged, name, "the name is gone: "+err.Error())
+			return false
+		}
+		changes = append(changes, s.id.difference(named))
 	}
-	for _, d := range []string{id.difference(now), id.difference(named)} {
+	if total != s.id.Size {
+		changes = append(changes, fmt.Sprintf("%d bytes were read of %d", total, s.id.Size))
+	}
+	for _, d := range changes {
 		if d != "" {
-			e.report.add(codeChanged, file.Name, d)
-			return
+			e.report.add(codeChanged, name, d)
+			return false
 		}
 	}
-	if total != id.Size {
-		e.report.add(codeChanged, file.Name, fmt.Sprintf("%d bytes were read of %d", total, id.Size))
-		return
+	if !e.copying() {
+		return true
 	}
-	if err := retry(func() error { return unix.Fsync(e.staging) }); err != nil {
-		e.report.add(codeWriteFailed, file.Name, err.Error())
-		return
+	if err := retry(func() error { return unix.Fsync(e.staging[i]) }); err != nil {
+		e.report.add(codeWriteFailed, name, err.Error())
+		return false
 	}
-	if staged, err := statFD(e.staging); err != nil || staged.Size != total {
-		e.report.add(codeWriteFailed, file.Name, "the staging file has not the size that was written")
+	if staged, err := statFD(e.staging[i]); err != nil || staged.Size != total {
+		e.report.add(codeWriteFailed, name, "the staging file has not the size that was written")
+		return false
 	}
+	return true
 }
 
 // recheck compares the directory itself: an entry that came or went moves its
 // times, which also covers a second listing.
 func (e *examination) recheck() {
+	if e.dir < 0 {
+		return
+	}
 	now, err := statFD(e.dir)
 	if err != nil {
 		e.report.add(codeStatFailed, "", err.Error())
@@ -182,10 +223,12 @@ func (e *examination) recheck() {
 	}
 }
 
-// reject empties the staging file and returns the report without the file.
+// reject empties the staging files and returns the report without any file.
 func (e *examination) reject() Report {
-	if err := discard(e.staging); err != nil {
-		e.report.add(codeWriteFailed, "", "emptying the staging file: "+err.Error())
+	for _, fd := range e.staging {
+		if err := discard(fd); err != nil {
+			e.report.add(codeWriteFailed, "", "emptying the staging file: "+err.Error())
+		}
 	}
 	return e.rejected()
 }

@@ -91,8 +91,9 @@ func nulInHeader(head []byte) bool { return bytes.IndexByte(head[:min(len(head),
 // after each chunk until it has them all: were it to wait, another checker would
 // end the examination of a short file first and the cause would have no name.
 type magicCheck struct {
-	head [magicBytes]byte
-	n    int
+	documents bool // documents, images and databases may pass
+	head      [magicBytes]byte
+	n         int
 }
 
 func (c *magicCheck) Write(chunk []byte) fault {
@@ -100,13 +101,16 @@ func (c *magicCheck) Write(chunk []byte) fault {
 		return fault{}
 	}
 	c.n += copy(c.head[c.n:], chunk)
-	return match(c.head[:c.n])
+	return match(c.head[:c.n], c.documents)
 }
 
 func (c *magicCheck) Close() fault { return fault{} }
 
-func match(head []byte) fault {
+func match(head []byte, documents bool) fault {
 	for _, m := range magics {
+		if documents && m.code == codeDocumentMagic {
+			continue
+		}
 		if len(head) >= m.offset && bytes.HasPrefix(head[m.offset:], []byte(m.bytes)) && (m.also == nil || m.also(head)) {
 			return fault{m.code, m.what}
 		}

@@ -28,18 +28,31 @@ const (
 	digestPrefix  = "sha256:"
 )
 
-// Report is the stage's one line. Name, Bytes, Rows, SHA256 ("sha256:" and hex)
-// and Source are set only if Verdict is ACCEPTED; Reasons only if it is REJECTED.
+// Report is the stage's one line. Files is set only if Verdict is ACCEPTED,
+// Reasons only if it is REJECTED.
 type Report struct {
 	Verdict string    `json:"verdict"`
 	Reasons []Finding `json:"reasons"`
 	Omitted int       `json:"omitted"` // findings beyond the first 64
 	Entries int       `json:"entries"` // entries of /out that were seen
-	Name    string    `json:"name"`
-	Bytes   int64     `json:"bytes"`
-	Rows    int64     `json:"rows"`
-	SHA256  string    `json:"sha256"`
-	Source  identity  `json:"source"` // equal before and after the copy
+	Files   []File    `json:"files"`   // the manifest, in the order of allowed_names
+
+	// The one file of an export that has one. They are not in the line; a reader of
+	// Files does not need them.
+	Name   string `json:"-"`
+	Bytes  int64  `json:"-"`
+	Rows   int64  `json:"-"`
+	SHA256 string `json:"-"`
+}
+
+// File is one accepted file. Its bytes are in the staging file of the same index.
+type File struct {
+	Name   string   `json:"name"`
+	Type   string   `json:"type"`
+	Bytes  int64    `json:"bytes"`
+	Rows   int64    `json:"rows"`   // CSV records or lines of text; 0 for other types
+	SHA256 string   `json:"sha256"` // "sha256:" and hex
+	Source identity `json:"source"` // equal before and after the copy
 }
 
 // Finding is one cause of a rejection. Name is escaped ASCII, at most 128 bytes,
@@ -95,6 +108,9 @@ func (r Report) encode() ([]byte, error) {
 	if r.Reasons == nil {
 		r.Reasons = []Finding{}
 	}
+	if r.Files == nil {
+		r.Files = []File{}
+	}
 	line, err := json.Marshal(r)
 	return append(line, '\n'), err
 }
@@ -116,7 +132,15 @@ func DecodeReport(line []byte, b Bounds) (Report, error) {
 	if err := r.check(b); err != nil {
 		return Report{}, fmt.Errorf("exporter report: %w", err)
 	}
+	r.onlyFile()
 	return r, nil
+}
+
+func (r *Report) onlyFile() {
+	if len(r.Files) == 1 {
+		f := r.Files[0]
+		r.Name, r.Bytes, r.Rows, r.SHA256 = f.Name, f.Bytes, f.Rows, f.SHA256
+	}
 }
 
 func (r Report) check(b Bounds) error {
@@ -148,7 +172,7 @@ func (r Report) check(b Bounds) error {
 	default:
 		return errors.New("the verdict is unknown")
 	}
-	if r.Name != "" || r.Bytes != 0 || r.Rows != 0 || r.SHA256 != "" || r.Source != (identity{}) {
+	if len(r.Files) != 0 {
 		return errors.New("describes a file that was not accepted")
 	}
 	return nil
@@ -159,22 +183,46 @@ func (r Report) check(b Bounds) error {
 func maxOmitted(b Bounds) int { return 5*b.MaxEntries + len(b.AllowedNames) + 8 }
 
 func (r Report) checkAccepted(b Bounds) error {
-	digest, ok := strings.CutPrefix(r.SHA256, digestPrefix)
-	raw, err := hex.DecodeString(digest)
 	switch {
 	case len(r.Reasons) != 0:
 		return errors.New("ACCEPTED with reasons")
-	case r.Entries != 1:
-		return errors.New("ACCEPTED, but /out has not exactly one entry")
-	case !slices.Contains(b.AllowedNames, r.Name):
-		return errors.New("the accepted name is not an allowed one")
-	case r.Bytes < 0 || r.Bytes > b.FileBytes || r.Source.Size != r.Bytes:
+	case len(r.Files) < 1 || len(r.Files) > b.FileCount:
+		return errors.New("ACCEPTED with an impossible number of files")
+	case r.Entries != len(r.Files):
+		return errors.New("ACCEPTED, but /out has not exactly the accepted entries")
+	}
+	last := -1
+	for _, f := range r.Files {
+		at := slices.Index(b.AllowedNames, f.Name)
+		if at <= last {
+			return errors.New("an accepted name is not an allowed one, or out of order")
+		}
+		last = at
+		if err := f.check(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f File) check(b Bounds) error {
+	rule := b.rule(f.Name)
+	digest, ok := strings.CutPrefix(f.SHA256, digestPrefix)
+	raw, err := hex.DecodeString(digest)
+	most := min(b.MaxRows, f.Bytes) // no row is without a byte
+	if rule.Type == TypeJSON || rule.Type == TypeBinary {
+		most = 0
+	}
+	switch {
+	case f.Type != rule.Type:
+		return errors.New("the accepted type is not that of the name")
+	case f.Bytes < 0 || f.Bytes > rule.Bytes || f.Source.Size != f.Bytes:
 		return errors.New("the accepted size is out of range")
-	case r.Rows < 0 || r.Rows > b.MaxRows || r.Rows > r.Bytes:
+	case f.Rows < 0 || f.Rows > most:
 		return errors.New("the accepted number of rows is out of range")
 	case !ok || err != nil || len(raw) != 32 || digest != strings.ToLower(digest):
 		return errors.New("the digest is not a SHA-256")
-	case r.Source.Nlink != 1:
+	case f.Source.Nlink != 1:
 		return errors.New("the accepted file has not exactly one name")
 	}
 	return nil

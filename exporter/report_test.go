@@ -3,6 +3,7 @@ package exporter
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -14,8 +15,8 @@ import (
 
 func acceptedReport() Report {
 	return Report{
-		Verdict: Accepted, Entries: 1, Name: "summary.csv", Bytes: 4, Rows: 2, SHA256: digestOf([]byte("a\nb\n")),
-		Source: identity{Ino: 7, Nlink: 1, Size: 4},
+		Verdict: Accepted, Entries: 1,
+		Files: []File{{Name: "summary.csv", Type: TypeCSV, Bytes: 4, Rows: 2, SHA256: digestOf([]byte("a\nb\n")), Source: identity{Ino: 7, Nlink: 1, Size: 4}}},
 	}
 }
 
@@ -38,6 +39,10 @@ func TestReportRoundTrip(t *testing.T) {
 		if want.Reasons == nil {
 			want.Reasons = []Finding{}
 		}
+		if want.Files == nil {
+			want.Files = []File{}
+		}
+		want.onlyFile()
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}
@@ -49,7 +54,7 @@ func TestReportRoundTrip(t *testing.T) {
 
 func TestDecodeReportRefuses(t *testing.T) {
 	change := func(base Report, f func(*Report)) []byte {
-		base.Reasons = slices.Clone(base.Reasons)
+		base.Reasons, base.Files = slices.Clone(base.Reasons), slices.Clone(base.Files)
 		f(&base)
 		line, err := base.encode()
 		if err != nil {
@@ -90,23 +95,23 @@ func TestDecodeReportRefuses(t *testing.T) {
 		"verdict lower case":    change(acceptedReport(), func(r *Report) { r.Verdict = "accepted" }),
 		"verdict absent":        change(acceptedReport(), func(r *Report) { r.Verdict = "" }),
 		"accepted with reason":  change(acceptedReport(), func(r *Report) { r.add(codeNUL, "", "") }),
-		"accepted other name":   change(acceptedReport(), func(r *Report) { r.Name = "../x" }),
-		"accepted too large":    change(acceptedReport(), func(r *Report) { r.Bytes, r.Source.Size = 1<<20+1, 1<<20+1 }),
-		"accepted negative":     change(acceptedReport(), func(r *Report) { r.Bytes, r.Source.Size = -1, -1 }),
-		"accepted other size":   change(acceptedReport(), func(r *Report) { r.Source.Size = 5 }),
-		"accepted rows":         change(acceptedReport(), func(r *Report) { r.Rows = 5 }),
-		"accepted rows < 0":     change(acceptedReport(), func(r *Report) { r.Rows = -1 }),
+		"accepted other name":   change(acceptedReport(), func(r *Report) { r.Files[0].Name = "../x" }),
+		"accepted too large":    change(acceptedReport(), func(r *Report) { r.Files[0].Bytes, r.Files[0].Source.Size = 1<<20+1, 1<<20+1 }),
+		"accepted negative":     change(acceptedReport(), func(r *Report) { r.Files[0].Bytes, r.Files[0].Source.Size = -1, -1 }),
+		"accepted other size":   change(acceptedReport(), func(r *Report) { r.Files[0].Source.Size = 5 }),
+		"accepted rows":         change(acceptedReport(), func(r *Report) { r.Files[0].Rows = 5 }),
+		"accepted rows < 0":     change(acceptedReport(), func(r *Report) { r.Files[0].Rows = -1 }),
 		"accepted two entries":  change(acceptedReport(), func(r *Report) { r.Entries = 2 }),
-		"accepted no digest":    change(acceptedReport(), func(r *Report) { r.SHA256 = "" }),
-		"accepted bare digest":  change(acceptedReport(), func(r *Report) { r.SHA256 = r.SHA256[len(digestPrefix):] }),
-		"accepted short digest": change(acceptedReport(), func(r *Report) { r.SHA256 = r.SHA256[:len(r.SHA256)-2] }),
-		"accepted upper digest": change(acceptedReport(), func(r *Report) { r.SHA256 = digestPrefix + strings.Repeat("AB", 32) }),
-		"accepted hard link":    change(acceptedReport(), func(r *Report) { r.Source.Nlink = 2 }),
+		"accepted no digest":    change(acceptedReport(), func(r *Report) { r.Files[0].SHA256 = "" }),
+		"accepted bare digest":  change(acceptedReport(), func(r *Report) { r.Files[0].SHA256 = r.Files[0].SHA256[len(digestPrefix):] }),
+		"accepted short digest": change(acceptedReport(), func(r *Report) { r.Files[0].SHA256 = r.Files[0].SHA256[:len(r.Files[0].SHA256)-2] }),
+		"accepted upper digest": change(acceptedReport(), func(r *Report) { r.Files[0].SHA256 = digestPrefix + strings.Repeat("AB", 32) }),
+		"accepted hard link":    change(acceptedReport(), func(r *Report) { r.Files[0].Source.Nlink = 2 }),
 		"rejected, no reason":   change(rejectedReport(), func(r *Report) { r.Reasons = nil }),
-		"rejected with name":    change(rejectedReport(), func(r *Report) { r.Name = "summary.csv" }),
-		"rejected with digest":  change(rejectedReport(), func(r *Report) { r.SHA256 = acceptedReport().SHA256 }),
-		"rejected with size":    change(rejectedReport(), func(r *Report) { r.Bytes = 1 }),
-		"rejected with source":  change(rejectedReport(), func(r *Report) { r.Source.Ino = 1 }),
+		"accepted two files":    change(acceptedReport(), func(r *Report) { r.Entries, r.Files = 2, slices.Repeat(r.Files, 2) }),
+		"accepted without":      change(acceptedReport(), func(r *Report) { r.Files = nil }),
+		"accepted other type":   change(acceptedReport(), func(r *Report) { r.Files[0].Type = TypeText }),
+		"rejected with a file":  change(rejectedReport(), func(r *Report) { r.Files = acceptedReport().Files }),
 		"code unknown":          change(rejectedReport(), func(r *Report) { r.Reasons[0].Code = "fine" }),
 		"name with escape":      change(rejectedReport(), func(r *Report) { r.Reasons[0].Name = "\x1b[2J" }),
 		"name too long":         change(rejectedReport(), func(r *Report) { r.Reasons[0].Name = strings.Repeat("x", maxNameText+1) }),
@@ -139,7 +144,7 @@ func FuzzDecodeReport(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
 		r, err := DecodeReport(line, testBounds())
-		if err == nil && r.Verdict == Accepted && (r.Name != "summary.csv" || r.Bytes > 1<<20 || len(r.Reasons) > 0) {
+		if err == nil && r.Verdict == Accepted && (len(r.Files) != 1 || r.Name != "summary.csv" || r.Bytes > 1<<20 || len(r.Reasons) > 0) {
 			t.Fatalf("%q: %+v", line, r)
 		}
 	})
@@ -181,14 +186,33 @@ func TestBadRequests(t *testing.T) {
 		t.Fatalf("%v\n%s", err, cmp.Diff(good, back))
 	}
 	for name, f := range map[string]func(*Request){
-		"no size":           func(r *Request) { r.Bounds.FileBytes = 0 },
-		"negative size":     func(r *Request) { r.Bounds.FileBytes = -1 },
-		"no line bound":     func(r *Request) { r.Bounds.MaxLine = 0 },
-		"no row bound":      func(r *Request) { r.Bounds.MaxRows = 0 },
-		"no entry bound":    func(r *Request) { r.Bounds.MaxEntries = 0 },
-		"huge entry bound":  func(r *Request) { r.Bounds.MaxEntries = entriesCeiling + 1 },
-		"no file":           func(r *Request) { r.Bounds.FileCount = 0 },
-		"two files":         func(r *Request) { r.Bounds.FileCount = 2 },
+		"no size":          func(r *Request) { r.Bounds.FileBytes = 0 },
+		"negative size":    func(r *Request) { r.Bounds.FileBytes = -1 },
+		"no line bound":    func(r *Request) { r.Bounds.MaxLine = 0 },
+		"no row bound":     func(r *Request) { r.Bounds.MaxRows = 0 },
+		"no entry bound":   func(r *Request) { r.Bounds.MaxEntries = 0 },
+		"huge entry bound": func(r *Request) { r.Bounds.MaxEntries = entriesCeiling + 1 },
+		"no file":          func(r *Request) { r.Bounds.FileCount = 0 },
+		"eight files":      func(r *Request) { r.Bounds.FileCount = filesCeiling + 1 },
+		"staging missing": func(r *Request) {
+			r.Bounds.FileCount, r.Bounds.AllowedNames = 2, []string{"summary.csv", "b"}
+			r.Names = append(r.Names, Handle{Name: "b", FD: 6})
+		},
+		"staging twice":      func(r *Request) { r.Staging = []int{4, 4} },
+		"staging is a name":  func(r *Request) { r.Staging = []int{5} },
+		"staging is stdout":  func(r *Request) { r.Staging = []int{1} },
+		"rule for no name":   func(r *Request) { r.Bounds.Rules = map[string]Rule{"b": {}} },
+		"unknown type":       func(r *Request) { r.Bounds.Rules = map[string]Rule{"summary.csv": {Type: "exe"}} },
+		"rule above the cap": func(r *Request) { r.Bounds.Rules = map[string]Rule{"summary.csv": {Bytes: 2 << 20}} },
+		"unknown formula":    func(r *Request) { r.Bounds.CSVFormula = "maybe" },
+		"too many to hand over": func(r *Request) {
+			r.Bounds.AllowedNames, r.Names, r.Staging = nil, nil, nil
+			for i := range 16 {
+				n := fmt.Sprint(i)
+				r.Bounds.AllowedNames, r.Names = append(r.Bounds.AllowedNames, n), append(r.Names, Handle{Name: n, FD: 10 + i})
+			}
+			r.Bounds.FileCount, r.Staging = 4, []int{4, 5, 6, 7}
+		},
 		"no name":           func(r *Request) { r.Bounds.AllowedNames, r.Names = nil, nil },
 		"path as name":      func(r *Request) { r.Bounds.AllowedNames[0], r.Names[0].Name = "a/b", "a/b" },
 		"parent as name":    func(r *Request) { r.Bounds.AllowedNames[0], r.Names[0].Name = "..", ".." },

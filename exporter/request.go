@@ -16,6 +16,7 @@ const StageName = "nsbox-export"
 // workload's ids as the exporter's user namespace shows them.
 type Request struct {
 	Names    []Handle `json:"names"`
+	Staging  []int    `json:"staging,omitempty"` // Bounds.Slots() descriptors; empty: descriptor 4 alone
 	Bounds   Bounds   `json:"bounds"`
 	OwnerUID uint32   `json:"owner_uid"`
 	OwnerGID uint32   `json:"owner_gid"`
@@ -29,22 +30,33 @@ type Handle struct {
 	Errno int    `json:"errno"`
 }
 
-// Bounds are the policy's limits on the artifact. All must be set: zero is not
-// "no limit". FileCount must be 1, because one staging file holds one artifact.
+// Bounds are the policy's limits on what leaves. The numbers must be set: zero is
+// not "no limit". What may be left out is strict when it is, but for CSVFormula,
+// which the specification's policy does not ask for.
 type Bounds struct {
-	FileBytes    int64    `json:"file_bytes"` // of the file, holes included
-	FileCount    int      `json:"file_count"` // regular files in /out
-	MaxLine      int64    `json:"max_line"`   // bytes of a line, without CR and LF
-	MaxRows      int64    `json:"max_rows"`   // lines, the last one with or without LF
-	MaxEntries   int      `json:"max_entries"`
-	AllowedNames []string `json:"allowed_names"`
+	FileBytes    int64           `json:"file_bytes"` // of one file, holes included
+	FileCount    int             `json:"file_count"` // regular files in /out
+	MaxLine      int64           `json:"max_line"`   // bytes of a CSV record or a line of text, without its end
+	MaxRows      int64           `json:"max_rows"`   // CSV records or lines of text, the last one with or without LF
+	MaxEntries   int             `json:"max_entries"`
+	AllowedNames []string        `json:"allowed_names"`
+	Rules        map[string]Rule `json:"rules,omitempty"`       // by allowed name
+	CSVFormula   string          `json:"csv_formula,omitempty"` // FormulaReject or FormulaAllow; empty: allow
+	AllowBOM     bool            `json:"allow_bom,omitempty"`   // csv and text may begin with a byte order mark
 }
 
 const (
 	entriesCeiling = 4096
 	namesCeiling   = 16
+	filesCeiling   = 7
 	bytesCeiling   = 1 << 40
+	// descriptorsCeiling is what a box can be handed besides /out itself: names and
+	// staging files. It also fits the 32 descriptors the policy gives the stage.
+	descriptorsCeiling = 19
 )
+
+// Slots is how many staging files an export may need.
+func (b Bounds) Slots() int { return min(b.FileCount, len(b.AllowedNames)) }
 
 // Argv returns the stage's argument vector.
 func (r Request) Argv() ([]string, error) {
@@ -78,7 +90,23 @@ func (r Request) Validate() error {
 		}
 		seen[h.FD] = h.FD >= 0
 	}
+	if len(r.staging()) != r.Bounds.Slots() {
+		bad("staging: has %d descriptors; want %d", len(r.staging()), r.Bounds.Slots())
+	}
+	for i, fd := range r.staging() {
+		if fd < 3 || seen[fd] {
+			bad("staging[%d]: descriptor %d is not usable", i, fd)
+		}
+		seen[fd] = true
+	}
 	return errors.Join(faults...)
+}
+
+func (r Request) staging() []int {
+	if len(r.Staging) == 0 {
+		return []int{stagingFD}
+	}
+	return r.Staging
 }
 
 // Validate reports every fault of b at once, or nil.
@@ -90,7 +118,7 @@ func (b Bounds) Validate() error {
 		}
 	}
 	within("file_bytes", b.FileBytes, bytesCeiling)
-	within("file_count", int64(b.FileCount), 1)
+	within("file_count", int64(b.FileCount), filesCeiling)
 	within("max_line", b.MaxLine, bytesCeiling)
 	within("max_rows", b.MaxRows, bytesCeiling)
 	within("max_entries", int64(b.MaxEntries), entriesCeiling)
@@ -102,7 +130,15 @@ func (b Bounds) Validate() error {
 		}
 		seen[name] = true
 	}
-	return errors.Join(faults...)
+	if n := len(b.AllowedNames) + b.Slots(); n > descriptorsCeiling {
+		faults = append(faults, fmt.Errorf("allowed_names and file_count: need %d descriptors; want at most %d", n, descriptorsCeiling))
+	}
+	switch b.CSVFormula {
+	case "", FormulaAllow, FormulaReject:
+	default:
+		faults = append(faults, fmt.Errorf("csv_formula: is %q; want %q or %q", b.CSVFormula, FormulaAllow, FormulaReject))
+	}
+	return errors.Join(append(faults, b.checkRules()...)...)
 }
 
 func plainName(name string) bool {

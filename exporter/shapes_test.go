@@ -33,6 +33,7 @@ type place struct {
 	path     string
 	dir      int
 	staging  *os.File
+	more     []*os.File // of an export of several files
 	uid, gid int
 }
 
@@ -78,7 +79,13 @@ func (p *place) file(name string, data []byte) {
 
 // request opens the allowed names as the set-up does.
 func (p *place) request(b Bounds) Request {
-	req := Request{Bounds: b, OwnerUID: uint32(p.uid), OwnerGID: uint32(p.gid)}
+	req := Request{Bounds: b, OwnerUID: uint32(p.uid), OwnerGID: uint32(p.gid), Staging: []int{int(p.staging.Fd())}}
+	for len(req.Staging) < b.Slots() {
+		f, err := os.OpenFile(filepath.Join(p.t.TempDir(), "more"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		p.check(err)
+		p.t.Cleanup(func() { f.Close() })
+		p.more, req.Staging = append(p.more, f), append(req.Staging, int(f.Fd()))
+	}
 	for _, name := range b.AllowedNames {
 		how := unix.OpenHow{
 			Flags:   unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY,
@@ -110,10 +117,10 @@ func (p *place) examine(b Bounds) Report {
 	return p.examineWith(p.request(b), standardChecks)
 }
 
-func (p *place) examineWith(req Request, pipeline func(Bounds) checks) Report {
+func (p *place) examineWith(req Request, pipeline pipeline) Report {
 	p.t.Helper()
 	done := make(chan Report, 1)
-	go func() { done <- examine(p.dir, int(p.staging.Fd()), req, pipeline) }()
+	go func() { done <- examine(p.dir, req, pipeline) }()
 	var r Report
 	select {
 	case r = <-done:
@@ -294,10 +301,10 @@ func TestMountInside(t *testing.T) {
 	p.check(unix.Unmount(p.at("d"), unix.MNT_DETACH))
 	p.check(os.Remove(p.at("d")))
 	req := p.request(testBounds())
-	r := Examine(p.dir, int(p.staging.Fd()), req)
+	r := Examine(p.dir, req)
 	p.wantRejected(r, codeOtherFilesystem, codeOpenFailed)
 	p.check(unix.Unmount(p.at("summary.csv"), 0))
-	r = Examine(p.dir, int(p.staging.Fd()), p.request(testBounds()))
+	r = Examine(p.dir, p.request(testBounds()))
 	p.wantAccepted(r, nil)
 }
 

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The set-up's slots; the allowed names follow.
+// The set-up's slots. More staging files and the allowed names stand where the
+// request says.
 const (
 	reportFD    = 1
 	directoryFD = 3
@@ -42,20 +43,25 @@ func fromArgs(argv []string) Report {
 		return r
 	}
 	missing(directoryFD, req.Names)
-	return Examine(directoryFD, stagingFD, req)
+	return Examine(directoryFD, req)
 }
 
-// missing marks the names that the set-up could not open: it leaves their
-// numbers closed, since argv is fixed before it runs. Its errno is not known
-// here; whether the name is there at all is.
+// missing marks the names that the set-up could not open: it leaves their numbers
+// closed, since argv is fixed before it runs. Such a number may be in use by now
+// for something of the Go runtime's own, but all that is close-on-exec, and what
+// was handed in came over an exec. Why the set-up failed is not known here;
+// whether the name is there at all is.
 func missing(dir int, names []Handle) {
 	for i := range names {
-		if _, err := unix.FcntlInt(uintptr(names[i].FD), unix.F_GETFD, 0); names[i].FD < 0 || err != unix.EBADF {
+		if names[i].FD < 0 {
+			continue
+		}
+		flags, err := unix.FcntlInt(uintptr(names[i].FD), unix.F_GETFD, 0)
+		if err == nil && flags&unix.FD_CLOEXEC == 0 {
 			continue
 		}
 		names[i].FD, names[i].Errno = -1, int(unix.EACCES)
-		var st unix.Stat_t
-		if err := unix.Fstatat(dir, names[i].Name, &st, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
+		if _, err := statName(dir, names[i].Name); err == unix.ENOENT {
 			names[i].Errno = int(unix.ENOENT)
 		}
 	}

@@ -7,22 +7,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// surveyed is a file that may be copied: its handle and what its name led to.
+type surveyed struct {
+	handle Handle
+	id     identity
+}
+
 // survey looks at every entry and adds a finding for each fault. It returns the
-// handle and identity of the one file to copy; the handle is nil if there is
-// none.
-func (e *examination) survey() (*Handle, identity) {
+// files to copy, in the order of the allowed names.
+func (e *examination) survey() []surveyed {
 	names, err := list(e.dir, e.req.Bounds.MaxEntries)
 	e.report.Entries = len(names)
 	if err != nil {
 		e.report.add(codeListFailed, "", err.Error())
-		return nil, identity{}
+		return nil
 	}
 	if len(names) > e.req.Bounds.MaxEntries {
 		e.report.add(codeTooManyEntries, "", fmt.Sprintf("more than %d", e.req.Bounds.MaxEntries))
-		return nil, identity{}
+		return nil
 	}
-	var file *Handle
-	var found identity
+	found := make([]*surveyed, len(e.req.Names))
 	regular := 0
 	for _, name := range names {
 		id, err := statName(e.dir, name)
@@ -33,17 +37,27 @@ func (e *examination) survey() (*Handle, identity) {
 		if id.typeCode() == "" {
 			regular++
 		}
-		h := e.handle(name)
+		i := slices.IndexFunc(e.req.Names, func(h Handle) bool { return h.Name == name })
+		var h *Handle
+		if i >= 0 {
+			h = &e.req.Names[i]
+		}
 		e.entry(name, id, h)
 		if h != nil && h.FD >= 0 {
-			file, found = h, id
+			found[i] = &surveyed{*h, id}
 		}
 	}
 	if regular > e.req.Bounds.FileCount {
 		e.report.add(codeTooManyFiles, "", fmt.Sprintf("%d, want at most %d", regular, e.req.Bounds.FileCount))
 	}
 	e.unlisted(names)
-	return file, found
+	var files []surveyed
+	for _, f := range found {
+		if f != nil {
+			files = append(files, *f)
+		}
+	}
+	return files
 }
 
 // entry adds the faults of one entry. The order is that of the report: what the
@@ -65,8 +79,8 @@ func (e *examination) entry(name string, id identity, h *Handle) {
 	if id.Nlink > 1 {
 		e.report.add(codeHardlink, name, fmt.Sprintf("has %d names", id.Nlink))
 	}
-	if id.Size > e.req.Bounds.FileBytes {
-		e.report.add(codeTooLarge, name, fmt.Sprintf("%d bytes, want at most %d", id.Size, e.req.Bounds.FileBytes))
+	if most := e.req.Bounds.rule(name).Bytes; id.Size > most {
+		e.report.add(codeTooLarge, name, fmt.Sprintf("%d bytes, want at most %d", id.Size, most))
 	}
 	if h != nil && h.FD < 0 {
 		e.report.add(codeOpenFailed, name, unix.Errno(h.Errno).Error())
@@ -86,15 +100,6 @@ func (e *examination) unlisted(names []string) {
 			e.report.add(codeOpenFailed, h.Name, unix.Errno(h.Errno).Error())
 		}
 	}
-}
-
-func (e *examination) handle(name string) *Handle {
-	for i := range e.req.Names {
-		if e.req.Names[i].Name == name {
-			return &e.req.Names[i]
-		}
-	}
-	return nil
 }
 
 // list returns the sorted names in dir, at most most+1 of them: one more tells

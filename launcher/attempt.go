@@ -28,10 +28,11 @@ func openState(dir string) (*state, error) {
 			return nil, err
 		}
 	}
-	dir, err := filepath.Abs(dir)
+	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, stateError(dir, err)
 	}
+	dir = abs
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, stateError(dir, err)
 	}
@@ -48,10 +49,14 @@ func defaultStateDir() (string, error) {
 		// sudo keeps the user's HOME; root's files do not belong there.
 		return "/var/lib/nsbox", nil
 	}
-	if x := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(x) {
+	return userStateDir(os.Getenv)
+}
+
+func userStateDir(getenv func(string) string) (string, error) {
+	if x := getenv("XDG_STATE_HOME"); filepath.IsAbs(x) {
 		return x + "/nsbox", nil
 	}
-	if h := os.Getenv("HOME"); filepath.IsAbs(h) {
+	if h := getenv("HOME"); filepath.IsAbs(h) {
 		return h + "/.local/state/nsbox", nil
 	}
 	return "", reason.New(reason.StateDir, "the state directory", "neither XDG_STATE_HOME nor HOME is an absolute path", "name a directory with --state-dir")
@@ -98,24 +103,34 @@ func (s *state) lock(attempt string) (*lock, error) {
 		if err != unix.EWOULDBLOCK {
 			return nil, stateError(path, err)
 		}
-		holder := make([]byte, 128)
-		n, _ := f.ReadAt(holder, 0)
-		return nil, reason.New(reason.Busy, "attempt "+strings.TrimSpace(string(holder[:n])), "is running with this state directory, and the policy's concurrency is 1", "wait until it has ended, or use another --state-dir")
+		return nil, reason.New(reason.Busy, holderOf(f), "is running with this state directory, and the policy's concurrency is 1", "wait until it has ended, or use another --state-dir")
 	}
-	if err := f.Truncate(0); err == nil {
+	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteAt([]byte(fmt.Sprintf("%s pid %d\n", attempt, os.Getpid())), 0)
-		if err == nil {
-			return &lock{f}, nil
-		}
 	}
-	f.Close()
-	return nil, stateError(path, err)
+	if err != nil {
+		f.Close()
+		return nil, stateError(path, err)
+	}
+	return &lock{f}, nil
+}
+
+// holderOf names who holds the lock. Its name is written after the lock is
+// taken, so it may still be missing.
+func holderOf(f *os.File) string {
+	text := make([]byte, 128)
+	n, _ := f.ReadAt(text, 0)
+	if name := strings.TrimSpace(string(text[:n])); name != "" {
+		return "attempt " + name
+	}
+	return "another attempt"
 }
 
 func (l *lock) release() { l.file.Close() }
 
 // attempt is one run's directory and journal.
 type attempt struct {
+	observe func(journal.Record) // nil: nobody looks
 	id      string
 	dir     string
 	journal *journal.Journal
@@ -144,8 +159,12 @@ func (s *state) attempt(id string) (*attempt, error) {
 
 // record appends one event; its effect must not begin if it cannot be written.
 func (a *attempt) record(e journal.Event, data map[string]string) error {
-	if err := a.journal.Append(journal.Record{Event: e, Data: data}); err != nil {
+	rec := journal.Record{Event: e, Data: data}
+	if err := a.journal.Append(rec); err != nil {
 		return reason.Wrap(reason.JournalWrite, a.dir+"/journal", "event "+string(e)+" cannot be recorded", "free space in the state directory", err)
+	}
+	if a.observe != nil {
+		a.observe(rec)
 	}
 	return nil
 }

@@ -55,7 +55,8 @@ func deliver(copied, dir, name, digest string) (path string, err error) {
 		return fail(err)
 	}
 	defer src.Close()
-	temp := "." + name + ".nsbox-" + filepath.Base(filepath.Dir(copied))
+	// The attempt's id alone: with a long name in it, it would be too long itself.
+	temp := ".nsbox-" + filepath.Base(filepath.Dir(copied))
 	fd, err := unix.Openat(int(d.Fd()), temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
 	if err != nil {
 		return fail(err)

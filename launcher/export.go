@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nsbox/cgroupv2"
 	"nsbox/exporter"
 	"nsbox/launcher/attest"
 	"nsbox/launcher/journal"
@@ -37,8 +38,10 @@ type export struct {
 	self   int
 	init   filter.Program
 	cache  string
-	staged string // the launcher's own file
-	cpu    int    // one cpu: with two, the Go runtime of the stage may race into a fifth thread
+	staged string         // the launcher's own file
+	root   *cgroupv2.Root // nil: no group for the exporter
+	group  *cgroupv2.Group
+	cpu    int // one cpu: with two, the Go runtime of the stage may race into a fifth thread
 }
 
 // exported is the exporter's verdict after the launcher's re-hash.
@@ -68,19 +71,26 @@ func (x *export) run(ctx context.Context) exported {
 	if err != nil {
 		return fail(err)
 	}
-	if err := x.att.record(journal.ExporterIntent, nil); err != nil {
+	if err := x.att.record(journal.ExporterIntent, map[string]string{"cgroup": x.groupName()}); err != nil {
+		return fail(err)
+	}
+	files := nsexec.Files{Self: x.self, Cgroup: -1, Work: -1, Pass: []nsexec.Pass{{From: x.held, To: exportDirFD}, {From: int(staging.Fd()), To: exportStagingFD}}}
+	applied, err := x.confine(&files)
+	defer x.release()
+	if err != nil {
+		x.att.record(journal.ExporterStopped, nil)
 		return fail(err)
 	}
 	stop := make(chan struct{})
 	timer := time.AfterFunc(time.Until(deadline), func() { close(stop) })
 	defer timer.Stop()
-	box, err := nsexec.Spawn(spec, nsexec.Files{Self: x.self, Cgroup: -1, Work: -1, Pass: []nsexec.Pass{{From: x.held, To: exportDirFD}, {From: int(staging.Fd()), To: exportStagingFD}}}, stop)
+	box, err := nsexec.Spawn(spec, files, stop)
 	if err != nil {
 		x.att.record(journal.ExporterStopped, nil) // Spawn reaps what it fails to start
 		return fail(boxFailure(err))
 	}
 	rows, err := inspect(box, spec)
-	out.rows = prefixed("exporter/", rows)
+	out.rows = prefixed("exporter/", append(rows, applied...))
 	if err == nil {
 		err = attest.Check(rows)
 	}
@@ -100,6 +110,7 @@ func (x *export) run(ctx context.Context) exported {
 	log := startCapture("exporter log", box.Stderr, io.Discard, x.plan.Limits.Exporter.Log, over)
 	if err := box.Release(); err != nil {
 		box.Abort()
+		x.att.record(journal.ExporterStopped, nil)
 		return fail(err)
 	}
 	why := x.watch(ctx, box, deadline, over)
@@ -117,6 +128,38 @@ func (x *export) run(ctx context.Context) exported {
 		return fail(why)
 	}
 	return x.judge(out, report.bytes(), fail)
+}
+
+func (x *export) groupName() string { return x.att.id + "-export" }
+
+// confine gives the exporter a cgroup of its own, where there is a place for one.
+func (x *export) confine(files *nsexec.Files) ([]attest.Row, error) {
+	if x.root == nil {
+		return nil, nil
+	}
+	g, err := x.root.Create(x.groupName())
+	if err != nil {
+		return nil, err
+	}
+	x.group = g
+	files.Cgroup, files.Work = g.BoxFD(), g.WorkFD()
+	applied, err := g.Apply(exporterLimits(x.plan.Limits, x.root.Controllers()))
+	return cgroupRows("", g.Path(), applied), err
+}
+
+// release removes the exporter's group; one that cannot be removed is found by
+// the attempt's clean-up check.
+func (x *export) release() {
+	if x.group == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), x.plan.Limits.Attempt.StopProof)
+	defer cancel()
+	x.group.Kill()
+	if x.group.WaitEmpty(ctx) == nil {
+		x.group.Remove(ctx)
+	}
+	x.group.Close()
 }
 
 type exportError string
@@ -156,6 +199,11 @@ func (x *export) watch(ctx context.Context, box *nsexec.Box, deadline time.Time,
 			why = errCancelled
 		case <-tick.C:
 			cpu, rss := s.sample()
+			if x.group != nil {
+				if n, err := x.group.CPUUsage(); err == nil {
+					cpu = n
+				}
+			}
 			switch {
 			case time.Now().After(deadline):
 				why = errExportWall

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"context"
 	"os"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nsbox/cgroupv2"
+	"nsbox/cgroupv2/scope"
 	"nsbox/launcher/policy"
 	"nsbox/launcher/probe"
 	"nsbox/launcher/reason"
@@ -26,12 +28,12 @@ func gather(req Request, st *state) (*gathered, error) {
 	g := &gathered{}
 	var hostErr, closureErr error
 	var wg sync.WaitGroup
-	wg.Go(func() { g.facts.Host, hostErr = probe.Survey() })
-	wg.Go(func() { g.cgroup, g.facts.CgroupErr = cgroupv2.Find(req.Cgroup) })
-	g.facts.Closure, _, closureErr = rootfs.Cached(st.cache(), req.Argv[0], nil)
+	wg.Go(func() { g.facts.Closure, _, closureErr = rootfs.Cached(st.cache(), req.Argv[0], nil) })
+	// May move this process into a scope of its own, so the survey comes after it.
+	g.findCgroup(req.Cgroup)
+	g.facts.Host, hostErr = probe.Survey()
 	g.facts.CapLast, g.facts.CPU = capLast(), firstCPU()
 	wg.Wait()
-	g.facts.Cgroup = g.facts.CgroupErr == nil
 	if req.Cgroup != "" && g.facts.CgroupErr != nil {
 		// An explicit directory is an order, not a hint.
 		return g, probe.CgroupReason(g.facts.CgroupErr)
@@ -50,6 +52,23 @@ func gather(req Request, st *state) (*gathered, error) {
 	}
 	g.facts.Identity = id
 	return g, nil
+}
+
+// findCgroup finds where job cgroups can be made and which controllers they get.
+func (g *gathered) findCgroup(explicit string) {
+	systemd := scope.New(context.Background())
+	defer systemd.Close()
+	g.cgroup, g.facts.CgroupErr = cgroupv2.Search{Explicit: explicit, Scope: systemd.Enter}.Find()
+	g.facts.Cgroup = g.facts.CgroupErr == nil
+	if !g.facts.Cgroup {
+		return
+	}
+	g.facts.Controllers, g.facts.Lacks = g.cgroup.Controllers(), map[string]error{}
+	for _, c := range []string{"memory", "pids", "cpu"} {
+		if err := g.cgroup.Lack(c); err != nil {
+			g.facts.Lacks[c] = err
+		}
+	}
 }
 
 func (g *gathered) close() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,7 @@ type finalizer struct {
 	plan  *Plan
 	att   *attempt
 	group *cgroupv2.Group
+	root  *cgroupv2.Root // where the exporter gets a group of its own; nil: nowhere
 	self  int
 	init  filter.Program
 	cache string
@@ -69,7 +71,7 @@ func (f *finalizer) export(ctx context.Context) bool {
 		f.res.Attestation = append(f.res.Attestation, attest.Compare("out-empty", "1", fmt.Sprint(used), "fstatfs of the held /out: inodes in use", attest.KernelRead))
 		return true
 	}
-	x := export{cpu: f.cpu, plan: f.plan, att: f.att, held: f.held, self: f.self, init: f.init, cache: f.cache, staged: f.copied}
+	x := export{root: f.root, cpu: f.cpu, plan: f.plan, att: f.att, held: f.held, self: f.self, init: f.init, cache: f.cache, staged: f.copied}
 	out := x.run(ctx)
 	f.res.Artifact = out.artifact
 	f.res.Attestation = append(f.res.Attestation, out.rows...)
@@ -86,6 +88,7 @@ func (f *finalizer) export(ctx context.Context) bool {
 // looks whether it is gone.
 func (f *finalizer) destroy() {
 	deadline := time.Now().Add(f.plan.Limits.Attempt.Cleanup)
+	f.noCredentials()
 	if f.held >= 0 {
 		unix.Close(f.held) // the last reference to the tmpfs
 		f.held = -1
@@ -108,6 +111,17 @@ func (f *finalizer) destroy() {
 	}
 	f.record(journal.CleanupVerified, nil)
 	f.res.Cleanup.Outcome = CleanupVerified
+}
+
+// noCredentials asserts the empty credential set: nothing was handed in that
+// could have to be revoked. What it looked at is in the record.
+func (f *finalizer) noCredentials() {
+	names := make([]string, 0, len(f.plan.Box.Command.Env))
+	for _, e := range f.plan.Box.Command.Env {
+		name, _, _ := strings.Cut(e, "=")
+		names = append(names, name)
+	}
+	f.record(journal.CredentialsEmpty, map[string]string{"env": strings.Join(names, " "), "passed_files": "0", "keyring": "own and empty"})
 }
 
 func (f *finalizer) destroyOnce(deadline time.Time) error {
@@ -142,6 +156,7 @@ func (f *finalizer) verify() error {
 	gone(f.staged)
 	if f.group != nil {
 		gone(f.group.Path())
+		gone(f.group.Path() + "-export")
 	}
 	if f.res.Artifact.Outcome != ArtifactAccepted {
 		gone(f.copied)

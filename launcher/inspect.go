@@ -201,7 +201,7 @@ func (in *inspection) maps() {
 func (in *inspection) network() {
 	in.row("network-interfaces", "lo", strings.Join(parseInterfaces(in.seen.netDev), " "), "/proc/PID/net/dev of the workload", attest.KernelRead)
 	// A loopback device that is up has an address.
-	in.row("network-addresses", "", strings.Join(parseAddresses(in.seen.fibTrie, in.seen.ifInet6), " "), "/proc/PID/net/fib_trie and if_inet6 of the workload", attest.KernelRead)
+	in.row("network-addresses", "none", strings.Join(parseAddresses(in.seen.fibTrie, in.seen.ifInet6), " "), "/proc/PID/net/fib_trie and if_inet6 of the workload", attest.KernelRead)
 }
 
 // namespaces compares inode numbers with the launcher's own. Init's are read:

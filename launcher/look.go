@@ -149,7 +149,7 @@ func parseInterfaces(data []byte) []string {
 	return names
 }
 
-// parseAddresses returns the local addresses: in fib_trie a leaf's address
+// parseAddresses returns the local addresses, or "none": in fib_trie a leaf's address
 // stands on the line before "host LOCAL", and if_inet6 begins each line with one.
 // Both tables of fib_trie show the same addresses.
 func parseAddresses(fibTrie, ifInet6 []byte) []string {
@@ -174,6 +174,9 @@ func parseAddresses(fibTrie, ifInet6 []byte) []string {
 		if f := strings.Fields(line); len(f) > 0 {
 			add(f[0])
 		}
+	}
+	if out == nil {
+		return []string{"none"}
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -27,23 +28,25 @@ type ending struct {
 	wallOver  time.Duration
 	execErr   *nsexec.StepError
 	setupErr  *nsexec.StepError
-	exitKnown bool
+	cgroup    *CgroupUse
+	memKilled bool // the kernel killed at the job cgroup's own limit
 }
 
 // monitor watches a released box until its first terminal event, ends the box
 // and waits for its end. Causes come from its own acts and the kernel's
 // counters, never from an exit code.
 type monitor struct {
-	box      *nsexec.Box
-	plan     *Plan
-	group    *cgroupv2.Group // nil: sampled
-	sampler  sampler
-	output   <-chan string        // a stream passed its cap
-	drained  func() string        // reads both streams to their end; the name of one that passed its cap
-	deadline time.Time            // of the whole attempt
-	cpus     int                  // how many the workload can burn at once
-	watchMem bool                 // memory is degraded: the sampled sum is compared
-	decide   func(outcome string) // makes the terminal event durable, before the kill
+	box         *nsexec.Box
+	plan        *Plan
+	group       *cgroupv2.Group // nil: sampled
+	sampler     sampler
+	output      <-chan string // a stream passed its cap
+	drained     func() string // reads both streams to their end; the name of one that passed its cap
+	deadline    time.Time     // of the whole attempt
+	cpus        int           // how many the workload can burn at once
+	handlesXCPU bool
+	watchMem    bool                 // memory is degraded: the sampled sum is compared
+	decide      func(outcome string) // makes the terminal event durable, before the kill
 }
 
 const (
@@ -97,6 +100,7 @@ wait:
 				e.detail = fmt.Sprintf("sampled sum of resident memory %d bytes", rss)
 				break wait
 			}
+			m.watchXCPU(time.Duration(used) * time.Microsecond)
 			left := l.CPU.Total - time.Duration(used)*time.Microsecond
 			if left <= 0 {
 				e.outcome = LimitExceededCPU
@@ -121,7 +125,12 @@ wait:
 	e.wall = end.Sub(released)
 	e.measure(m, exit, gone)
 	if gone && e.outcome == "" {
-		e.fromExit(exit, l.CPU.PerProcess)
+		e.fromExit(exit, l.CPU.PerProcess, m.handlesXCPU)
+		if e.memKilled {
+			// However the main process ended: part of the tree was killed for memory.
+			e.outcome, e.exitCode = LimitExceededMemory, nil
+			e.detail = fmt.Sprintf("memory.events of the job cgroup counts %d kills at its limit of %d bytes", e.cgroup.OOMKills, l.Memory.Bytes)
+		}
 		if name := m.drained(); name != "" && e.outcome == Exited {
 			// Output past the cap is never a success, however the race between the
 			// reader and the exit came out.
@@ -169,6 +178,23 @@ func (m *monitor) usage() (cpuUsec, rss int64) {
 	return cpuUsec, rss
 }
 
+// watchXCPU notes whether the main process ignores or catches SIGXCPU once it
+// may have come near its own limit: only then does a SIGKILL belong to that limit.
+func (m *monitor) watchXCPU(used time.Duration) {
+	if m.handlesXCPU || used < m.plan.Limits.CPU.PerProcess*3/4 {
+		return
+	}
+	st, err := readStatus(m.box.ChildPID)
+	if err != nil {
+		return
+	}
+	for _, set := range []string{st["SigIgn"], st["SigCgt"]} {
+		if bits, err := strconv.ParseUint(set, 16, 64); err == nil && bits&(1<<(unix.SIGXCPU-1)) != 0 {
+			m.handlesXCPU = true
+		}
+	}
+}
+
 func (m *monitor) kill() {
 	if m.group != nil {
 		m.group.Kill()
@@ -192,11 +218,13 @@ func (e *ending) measure(m *monitor, exit nsexec.Exit, gone bool) {
 		}
 		e.cpuUsec = max(e.cpuUsec, own*(1e6/clockTick))
 	}
-	e.exitKnown = gone && exit.Reported
+	if m.group != nil && gone {
+		e.cgroup, e.memKilled = groupUse(m.group)
+	}
 }
 
 // fromExit names an end that nsbox did not cause.
-func (e *ending) fromExit(exit nsexec.Exit, perProcess time.Duration) {
+func (e *ending) fromExit(exit nsexec.Exit, perProcess time.Duration, handlesXCPU bool) {
 	switch {
 	case exit.ExecErr != nil:
 		e.outcome = ExecFailed
@@ -214,15 +242,15 @@ func (e *ending) fromExit(exit nsexec.Exit, perProcess time.Duration) {
 	case exit.Status.Signaled():
 		n := int(exit.Status.Signal())
 		e.signal, e.outcome = &n, Signaled
-		// The kernel sends SIGXCPU at the soft limit and SIGKILL one second later;
-		// the time that was really used tells them from the same signals sent by hand.
+		// The kernel sends SIGXCPU at the soft limit and SIGKILL one second later. It
+		// counts whole ticks, which run ahead of the precise time by a fifth under
+		// contention, so the time that was really used may be below the limit.
 		used := time.Duration(exit.CPUUsec) * time.Microsecond
-		atLimit := used >= perProcess-50*time.Millisecond
 		switch {
-		case exit.Status.Signal() == unix.SIGXCPU && atLimit:
+		case exit.Status.Signal() == unix.SIGXCPU && used >= perProcess*3/4:
 			e.outcome, e.detail = LimitExceededCPU, "RLIMIT_CPU of one process"
-		case exit.Status.Signal() == unix.SIGKILL && used >= perProcess+950*time.Millisecond:
-			e.outcome, e.detail = LimitExceededCPU, "RLIMIT_CPU of one process, which ignored SIGXCPU"
+		case exit.Status.Signal() == unix.SIGKILL && handlesXCPU && used >= (perProcess+time.Second)*3/4:
+			e.outcome, e.detail = LimitExceededCPU, "RLIMIT_CPU of one process, which did not end at SIGXCPU"
 		case exit.Status.Signal() == unix.SIGKILL:
 			e.outcome, e.detail = KilledExternally, "signal 9 that nsbox did not send: from inside the box, the host, or the kernel's memory killer"
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"nsbox/cgroupv2"
 	"path"
 	"strings"
 
@@ -22,13 +23,18 @@ import (
 // Facts are what the host showed; with request and policy they are all that a
 // plan depends on.
 type Facts struct {
-	Host      *probe.Host
-	Identity  probe.Identity
-	Closure   *rootfs.Closure
-	Cgroup    bool  // a job cgroup can be made
-	CgroupErr error // why not
-	CapLast   int   // highest capability the kernel knows
-	CPU       int   // lowest cpu this process may run on
+	Host        *probe.Host
+	Identity    probe.Identity
+	Closure     *rootfs.Closure
+	Cgroup      bool             // a job cgroup can be made
+	CgroupErr   error            // why not
+	Controllers []string         // enabled for job cgroups, of memory, pids, cpu
+	Lacks       map[string]error // why another one is not
+	CapLast     int              // highest capability the kernel knows
+	CPU         int              // lowest cpu this process may run on
+
+	// Slot is which of Identity's; the launcher holds its lock.
+	Slot int
 }
 
 // Plan is what will be done, decided before anything is. It is never changed;
@@ -47,6 +53,7 @@ type Plan struct {
 	Exporter     ExporterPlan      `json:"exporter"`
 	Lifecycle    LifecyclePlan     `json:"lifecycle"`
 	UseCgroup    bool              `json:"use_cgroup"`
+	Cgroup       cgroupv2.Limits   `json:"cgroup"` // of the job cgroup; 0: not limited by it
 	ClosureHash  string            `json:"closure"`
 
 	workload seccompgen.Profile
@@ -124,6 +131,7 @@ func MakePlan(req Request, p *policy.Policy, src policy.Source, f Facts) (*Plan,
 	}
 	pl.workload = seccompgen.Workload(seccompgen.Options{DenyAffinity: isWeak(policy.DimCPURate), DenySharedMemory: isWeak(policy.DimMemory)})
 	pl.Filters = map[string]string{"workload": pl.workload.Digest(), "init": seccompgen.Init().Digest(), "exporter": seccompgen.Exporter().Digest()}
+	pl.Cgroup = jobLimits(l, f.Controllers)
 	if err := pl.box(req, p, f, isWeak); err != nil {
 		return nil, err
 	}
@@ -155,7 +163,7 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 			return err
 		}
 	}
-	slot, err := f.Identity.Map(0)
+	slot, err := f.Identity.Map(f.Slot)
 	if err != nil {
 		return err
 	}
@@ -272,7 +280,7 @@ func maps(f Facts, pairs ...pair) nsexec.Identity {
 // exporterPlan bounds what may leave.
 func (pl *Plan) exporterPlan(p *policy.Policy, f Facts) {
 	id, l := p.ExecutionIdentity, pl.Limits
-	slot, _ := f.Identity.Map(0) // box asked for the same and succeeded
+	slot, _ := f.Identity.Map(f.Slot) // box asked for the same and succeeded
 	pl.Exporter = ExporterPlan{
 		UID: id.Exporter.UID, GID: id.Exporter.GID, Identity: maps(f, pair{0, 0, slot.ExportRoot}, pair{id.Workload.UID, id.Workload.GID, slot.Workload}, pair{id.Exporter.UID, id.Exporter.GID, slot.Exporter}), Reject: p.ArtifactExport.Reject,
 		Bounds: exporter.Bounds{

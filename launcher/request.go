@@ -1,6 +1,11 @@
 package launcher
 
-import "io"
+import (
+	"io"
+	"time"
+
+	"nsbox/launcher/journal"
+)
 
 // Request is what a caller asks for, before policy and host are consulted.
 type Request struct {
@@ -14,6 +19,13 @@ type Request struct {
 	Stdin         bool     // pass the launcher's stdin through a pipe
 	StateDir      string   // empty: the default below the caller's state home
 	Cgroup        string   // explicit delegated cgroup directory; empty: find one
+	ExpectPlan    string   // digest that the plan must have; empty: any
+
+	// Observe is called after each journaled record, in order; it must not block.
+	Observe func(journal.Record)
+
+	// Wait is how long to stand in line for a place; 0: refuse at once.
+	Wait time.Duration
 }
 
 // Input is one --in argument.

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"nsbox/launcher/attest"
@@ -13,6 +14,7 @@ import (
 // Restriction is one line of the plan: what is asked and by what it is held.
 type Restriction struct {
 	Name      string        `json:"name"`
+	Dimension string        `json:"dimension,omitempty"` // that --allow-degraded takes; empty: never weaker
 	Requested string        `json:"requested"`
 	Primitive string        `json:"primitive"`
 	Status    attest.Status `json:"status"`
@@ -33,15 +35,16 @@ type weakness struct {
 // the order in which a refusal names them.
 func weaknesses(p *policy.Policy, f Facts) []weakness {
 	var out []weakness
-	// The memory and cpu controllers come with the job cgroup's limits; until
-	// then no host offers them to nsbox.
-	id, cause := controllerCause(f.Host)
-	out = append(out, weakness{policy.DimMemory, id, cause,
-		fmt.Sprintf("RLIMIT_AS of %d bytes per process and a sampled sum of the tree; shared memory denied", p.Limits().Memory.Bytes),
-		"memory that grows and is freed between two samples, page tables, tmpfs pages; swap", ""})
-	out = append(out, weakness{policy.DimCPURate, id, cause,
-		"pinned to one cpu, changing that is denied",
-		"a rate below one whole cpu", ""})
+	if e := f.lacks("memory"); e != nil {
+		out = append(out, weakness{policy.DimMemory, e.ID, e.What + ": " + e.Why,
+			fmt.Sprintf("RLIMIT_AS of %d bytes per process and a sampled sum of the tree; shared memory denied", p.Limits().Memory.Bytes),
+			"memory that grows and is freed between two samples, shared anonymous mappings, page tables, tmpfs pages; swap", e.Next})
+	}
+	if e := f.lacks("cpu"); e != nil {
+		out = append(out, weakness{policy.DimCPURate, e.ID, e.What + ": " + e.Why,
+			"pinned to one cpu, changing that is denied",
+			"a rate below one whole cpu", e.Next})
+	}
 	if !f.Cgroup {
 		cid, ccause := reason.NoV2Cgroup, "no cgroup v2 directory can be used"
 		if e := probe.CgroupReason(f.CgroupErr); e != nil {
@@ -65,11 +68,33 @@ func weaknesses(p *policy.Policy, f Facts) []weakness {
 	return out
 }
 
-func controllerCause(h *probe.Host) (reason.ID, string) {
-	if len(h.CgroupV2.V1Controllers) > 0 {
-		return reason.ControllersBoundToV1, "controllers " + strings.Join(h.CgroupV2.V1Controllers, ", ") + " are bound to cgroup v1 on this host"
+// whatRuns is process_policy.exec_allowlist for a reader of the plan.
+func whatRuns(p *policy.Policy) string {
+	if p.PythonOnly() {
+		return "a Python interpreter only"
 	}
-	return reason.ControllerMissing, "this version of nsbox does not use the memory and cpu controllers yet"
+	return "the named program only"
+}
+
+// lacks says why a cgroup controller cannot be used for this attempt, or nil.
+func (f Facts) lacks(controller string) *reason.Error {
+	if slices.Contains(f.Controllers, controller) {
+		return nil
+	}
+	if v1 := f.Host.CgroupV2.V1Controllers; slices.Contains(v1, controller) {
+		// Named together: one boot setting cures them all.
+		return reason.New(reason.ControllersBoundToV1, "controllers "+strings.Join(v1, ", "), "bound to cgroup v1 on this host", f.Host.ControllerRefusal(controller).Next)
+	}
+	if e := probe.CgroupReason(f.Lacks[controller]); e != nil {
+		return e
+	}
+	if e := probe.CgroupReason(f.CgroupErr); e != nil {
+		return e
+	}
+	if e := f.Host.ControllerRefusal(controller); e != nil {
+		return e
+	}
+	return reason.New(reason.ControllerMissing, "cgroup controller "+controller, "it could not be enabled for the job cgroup", "start nsbox in a delegated group: systemd-run --user --scope -p Delegate=yes -- nsbox …")
 }
 
 func launcherCause(h *probe.Host) string {
@@ -88,13 +113,14 @@ func restrictions(pl *Plan, p *policy.Policy, f Facts) []Restriction {
 	l := pl.Limits
 	var out []Restriction
 	add := func(name, requested, primitive, dimension string) {
-		r := Restriction{Name: name, Requested: requested, Primitive: primitive, Status: attest.Enforced}
+		r := Restriction{Name: name, Dimension: dimension, Requested: requested, Primitive: primitive, Status: attest.Enforced}
 		if d, ok := weak[dimension]; ok {
 			r.Status, r.Primitive, r.Note = attest.Degraded, d.Instead, "not covered: "+d.NotCover
 		}
 		out = append(out, r)
 	}
 	add("root", "closure of "+pl.Box.Command.Path+", read-only", "mount namespace, pivot_root", "")
+	add("exec", whatRuns(p), "no other program is in the root", "")
 	add("ids", fmt.Sprintf("%d:%d inside", pl.Box.UID, pl.Box.GID), "user namespace, "+pl.Box.Identity.Kind+" id maps", policy.DimIdentity)
 	add("launcher", "dedicated unprivileged user", "the caller's own account", policy.DimLauncherIdentity)
 	add("network", string(p.Network.Mode), "empty network namespace, seccomp", "")
@@ -103,7 +129,11 @@ func restrictions(pl *Plan, p *policy.Policy, f Facts) []Restriction {
 	add("memory", fmt.Sprintf("%d bytes, swap %d", l.Memory.Bytes, l.Memory.Swap), "memory.max", policy.DimMemory)
 	add("cpu-rate", fmt.Sprintf("%d%% of one core", l.CPU.RatePercent), "cpu.max", policy.DimCPURate)
 	add("cpu-total", l.CPU.Total.String(), "cpu.stat usage_usec, monitor", policy.DimCPUTotal)
-	add("tasks", fmt.Sprint(l.Tasks), "RLIMIT_NPROC of the box's user namespace", "")
+	tasks := "RLIMIT_NPROC of the box's user namespace"
+	if slices.Contains(f.Controllers, "pids") {
+		tasks = "pids.max, " + tasks
+	}
+	add("tasks", fmt.Sprint(l.Tasks), tasks, "")
 	add("wall", l.Wall.String(), "launcher, CLOCK_MONOTONIC", "")
 	add("stdout", fmt.Sprintf("%d bytes", l.Log.Stdout), "launcher, counted pipe", "")
 	add("stderr", fmt.Sprintf("%d bytes", l.Log.Stderr), "launcher, counted pipe", "")
@@ -112,4 +142,35 @@ func restrictions(pl *Plan, p *policy.Policy, f Facts) []Restriction {
 	out = append(out, Restriction{Name: "io-write-rate", Requested: fmt.Sprintf("%d bytes per second", l.IOWriteRate), Primitive: "none", Status: attest.Blocked,
 		Note: "tmpfs is outside of the io controller; the policy itself says BLOCKED"})
 	return out
+}
+
+// degraded reports whether a dimension is weakened in this plan.
+func (pl *Plan) degraded(dimension string) bool {
+	for _, d := range pl.Degraded {
+		if d.Dimension == dimension {
+			return true
+		}
+	}
+	return false
+}
+
+// attestation is the rows that are not read from the box: what the launcher
+// enforces itself, what is degraded and what is blocked.
+func (pl *Plan) attestation() []attest.Row {
+	var rows []attest.Row
+	for _, r := range pl.Restrictions {
+		switch {
+		case r.Status == attest.Degraded || r.Status == attest.Blocked:
+			rows = append(rows, attest.Row{Restriction: r.Name, Requested: r.Requested, Shown: r.Primitive, Where: "plan", Grade: attest.None, Status: r.Status, Note: r.Note})
+		case heldByLauncher(r.Name):
+			rows = append(rows, attest.Row{Restriction: r.Name, Requested: r.Requested, Shown: r.Primitive, Where: "launcher", Grade: attest.Launcher, Status: r.Status, Note: r.Note})
+		}
+	}
+	return rows
+}
+
+// heldByLauncher are the restrictions that nothing in the box can show: the
+// launcher watches over them, or is itself what they speak of.
+func heldByLauncher(name string) bool {
+	return name == "launcher" || name == "wall" || name == "cpu-total" || name == "stdout" || name == "stderr"
 }

@@ -145,6 +145,19 @@ type Resources struct {
 	WallMS        float64 `json:"wall_ms"`
 	CPUOvershoot  int64   `json:"cpu_overshoot_usec"`
 	WallOvershoot float64 `json:"wall_overshoot_ms"`
+
+	Cgroup *CgroupUse `json:"cgroup"` // null without a job cgroup
+}
+
+// CgroupUse is what the kernel counted for the workload's leaf of the job
+// cgroup. -1: this kernel does not tell, or the controller is not in force.
+type CgroupUse struct {
+	MemoryPeak    int64 `json:"memory_peak_bytes"`
+	SwapPeak      int64 `json:"swap_peak_bytes"`
+	OOMKills      int64 `json:"oom_kills"` // at the leaf's own limit or above it
+	TasksPeak     int64 `json:"tasks_peak"`
+	TasksDenied   int64 `json:"tasks_denied"` // forks that failed at pids.max
+	ThrottledUsec int64 `json:"throttled_usec"`
 }
 
 // Untrusted holds what the workload produced; it is data and decides nothing.

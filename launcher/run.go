@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -33,12 +34,18 @@ import (
 func Run(ctx context.Context, req Request, s Streams) Result {
 	r := &run{req: req, streams: s, start: time.Now(), held: -1, res: newResult()}
 	r.res.Started = r.start.UTC()
+	// What nsbox makes for itself is private, whatever umask the caller has; what
+	// it delivers follows the caller's.
+	r.umask = unix.Umask(0o077)
+	defer unix.Umask(r.umask)
 	r.whole(ctx)
 	if r.res.Delivery.Outcome == "" {
 		r.res.Delivery.Outcome = DeliveryNoArtifact
 	}
 	r.res.ExitStatus = ExitStatus(r.res, req.Deliver != "", r.cancel)
+	r.auditEnd()
 	r.keepResult()
+	r.closeMark()
 	r.phase("total", r.start)
 	return r.res
 }
@@ -63,12 +70,17 @@ type run struct {
 	res     Result
 	cancel  sysSignal
 
+	umask      int // the caller's
 	state      *state
 	gathered   *gathered
 	plan       *Plan
 	planDigest func() (string, error)
 	att        *attempt
+	mark       *mark
+	slots      *slots
+	slot       *slot
 	group      *cgroupv2.Group
+	limitRows  []attest.Row // of the job cgroup, written and read back
 	self       int
 	filters    struct{ init, workload filter.Program }
 	staged     string
@@ -79,26 +91,42 @@ type run struct {
 // whole is the story: each phase either succeeds or names why not, and whatever
 // exists by then is ended by the one finalizer.
 func (r *run) whole(ctx context.Context) {
-	if err := r.decide(); err != nil {
-		r.refuse(err)
-		return
-	}
-	defer r.gathered.close()
 	id, err := newAttemptID(r.start)
 	if err != nil {
 		r.refuse(err)
 		return
 	}
-	lock, err := r.state.lock(id)
+	defer func() { r.slot.release(r.slotClean()) }()
+	if err := r.decide(id); err != nil {
+		r.refuse(err)
+		return
+	}
+	defer r.gathered.close()
+	lock, err := r.state.enter(ctx, id, r.plan.Lifecycle.Concurrency, r.req.Wait)
 	if err != nil {
 		r.refuse(err)
 		return
 	}
 	defer lock.release()
+	boot := r.gathered.facts.Host.BootID
+	if _, err := r.state.recoverLeftovers(ctx, &prover{boot, r.gathered.cgroup, r.slots}); err != nil {
+		r.refuse(err)
+		return
+	}
 	if r.att, err = r.state.attempt(id); err != nil {
 		r.refuse(err)
 		return
 	}
+	m := marker{Boot: boot, IDs: r.ids(), Deliver: r.req.Deliver}
+	if r.plan.UseCgroup {
+		m.Cgroup = r.gathered.cgroup.Path()
+	}
+	if r.mark, err = r.state.mark(r.att, m); err != nil {
+		r.att = nil
+		r.refuse(err)
+		return
+	}
+	r.att.observe = r.req.Observe
 	r.res.Attempt = id
 	box, err := r.setUp(ctx)
 	if err != nil {
@@ -114,7 +142,7 @@ func (r *run) whole(ctx context.Context) {
 }
 
 // decide reads everything and makes the plan; nothing exists yet.
-func (r *run) decide() error {
+func (r *run) decide(id string) error {
 	t := time.Now()
 	p, src, err := loadPolicy(r.req)
 	r.res.Policy.Source, r.res.Digests.Policy = src.Arg, src.Digest
@@ -135,6 +163,19 @@ func (r *run) decide() error {
 	}
 	if r.gathered, err = gather(r.req, r.state); err != nil {
 		r.gathered.close()
+		return err
+	}
+	if r.slots, err = openSlots(r.gathered.facts.Host.BootID); err == nil {
+		r.slot, err = r.slots.take(r.gathered.facts.Identity, id)
+	}
+	if err != nil {
+		r.gathered.close()
+		return err
+	}
+	r.gathered.facts.Slot = r.slot.n
+	if err := checkPolicyEvidence(p, r.gathered.facts.Host); err != nil {
+		r.gathered.close()
+		r.res.Workload.Outcome = RefusedPolicy
 		return err
 	}
 	t = r.phase("probe", t)
@@ -159,7 +200,8 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	a := r.att
-	if err := a.record(journal.Attempt, map[string]string{"attempt": a.id, "policy": r.res.Digests.Policy, "boot": r.gathered.facts.Host.BootID}); err != nil {
+	if err := a.record(journal.Attempt, map[string]string{"attempt": a.id, "policy": r.res.Digests.Policy, "boot": r.gathered.facts.Host.BootID,
+		"nonce": r.mark.Nonce, "dir": r.mark.Dir.String(), "ids": slotText(*r.mark.IDs), "deliver": r.req.Deliver}); err != nil {
 		return nil, err
 	}
 	if err := r.loadFilters(); err != nil {
@@ -175,6 +217,11 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 		}
 		r.group = g
 		if err := a.record(journal.CgroupMade, map[string]string{"path": g.Path(), "id": fmt.Sprint(g.ID())}); err != nil {
+			return nil, err
+		}
+		applied, err := g.Apply(r.plan.Cgroup)
+		r.limitRows = cgroupRows("", g.Path(), applied)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -207,7 +254,10 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	t = r.phase("attest", t)
 	err = <-synced
 	digest, digestErr := r.planDigest()
-	err = errors.Join(err, digestErr)
+	if want := r.req.ExpectPlan; digestErr == nil && want != "" && digest != want {
+		digestErr = reason.New(reason.PlanChanged, "the plan", "policy, command or host changed since it was shown: "+digest+" is not "+want, "look at nsbox plan again")
+	}
+	err = errors.Join(digestErr, err)
 	for _, e := range []journal.Event{journal.BoxUp, journal.Go} {
 		if err == nil {
 			err = a.record(e, map[string]string{"plan": digest})
@@ -217,6 +267,9 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	if err != nil {
 		box.Abort()
 		r.held = -1
+		if e := reason.Of(err); e != nil {
+			return nil, e
+		}
 		return nil, reason.Wrap(reason.JournalWrite, a.dir+"/journal", "could not be made durable before the program was started", "free space in the state directory", err)
 	}
 	return box, nil
@@ -299,7 +352,8 @@ func (r *run) attest(box *nsexec.Box) error {
 	if err != nil {
 		return reason.Wrap(reason.AttestUnreadable, "what the kernel shows of the box", "could not be read", "nothing was started", err)
 	}
-	rows = append(rows, r.plan.attestation()...)
+	rows = append(append(rows, r.limitRows...), r.plan.attestation()...)
+	rows = append(rows, confirmedRows(r.plan.Document, rows)...)
 	r.res.Attestation = rows
 	if err := attest.Check(rows); err != nil {
 		return reason.Wrap(reason.AttestMismatch, "the box", "is not what the plan asked for, so the program was not started", "report this with the result's attestation", err)
@@ -365,7 +419,7 @@ func (r *run) conclude(e ending) {
 	if r.group != nil {
 		source = "cpu.stat of the job cgroup"
 	}
-	r.res.Resources = Resources{CPUUsec: e.cpuUsec, CPUSource: source, MaxRSSBytes: e.maxRSS, WallMS: ms(e.wall), CPUOvershoot: e.cpuOver, WallOvershoot: ms(e.wallOver)}
+	r.res.Resources = Resources{CPUUsec: e.cpuUsec, CPUSource: source, MaxRSSBytes: e.maxRSS, WallMS: ms(e.wall), CPUOvershoot: e.cpuOver, WallOvershoot: ms(e.wallOver), Cgroup: e.cgroup}
 	r.res.Untrusted.Stdout, r.res.Untrusted.Stderr = r.out.stream(), r.err.stream()
 	for name, c := range map[string]*capture{"stdout": r.out, "stderr": r.err} {
 		os.WriteFile(r.att.dir+"/"+name, c.bytes(), 0o600)
@@ -375,7 +429,7 @@ func (r *run) conclude(e ending) {
 // finish is the one way out of an attempt that exists.
 func (r *run) finish(ctx context.Context, gone bool) {
 	r.res.Digests.Plan, _ = r.planDigest() // its error has stopped the run before "go"
-	f := &finalizer{cpu: r.gathered.facts.CPU, res: &r.res, plan: r.plan, att: r.att, group: r.group, self: r.self, init: r.filters.init, cache: r.state.cache(), staged: r.staged, held: r.held, copied: r.att.dir + "/artifact"}
+	f := &finalizer{root: r.gathered.cgroup, cpu: r.gathered.facts.CPU, res: &r.res, plan: r.plan, att: r.att, group: r.group, self: r.self, init: r.filters.init, cache: r.state.cache(), staged: r.staged, held: r.held, copied: r.att.dir + "/artifact"}
 	t := time.Now()
 	ok := f.stopProof(gone)
 	t = r.phase("stop", t)
@@ -411,19 +465,28 @@ func (r *run) deliver(f *finalizer) {
 		r.res.Delivery = DeliveryResult{Outcome: Delivered, Path: f.copied}
 		return
 	}
-	f.record(journal.DeliverIntent, map[string]string{"dir": r.req.Deliver})
+	dir, err := filepath.Abs(r.req.Deliver) // recovery has another working directory
+	if err != nil {
+		f.fail(reason.Wrap(reason.DeliverDir, r.req.Deliver, "has no absolute path", "run nsbox in a directory that exists", err))
+		r.res.Delivery.Outcome = DeliveryBlocked
+		return
+	}
+	f.record(journal.DeliverIntent, map[string]string{"dir": dir, "name": r.res.Artifact.Name})
 	if err := r.att.journal.Sync(); err != nil {
+		r.res.Delivery.Outcome = DeliveryBlocked
 		f.fail(reason.Wrap(reason.JournalWrite, r.att.dir+"/journal", "could not be made durable before delivery", "", err))
 		return
 	}
+	private := unix.Umask(r.umask)
 	path, err := deliver(f.copied, r.req.Deliver, r.res.Artifact.Name, r.res.Artifact.SHA256)
+	unix.Umask(private)
 	if err != nil {
 		r.res.Delivery.Outcome = DeliveryBlocked
 		f.fail(reason.Of(err))
 		f.record(journal.DeliverAbandoned, nil)
 		return
 	}
-	f.record(journal.Delivered, map[string]string{"path": path})
+	f.record(journal.Delivered, map[string]string{"path": filepath.Join(dir, r.res.Artifact.Name)})
 	r.res.Delivery = DeliveryResult{Outcome: Delivered, Path: path}
 	r.phase("deliver", t)
 }
@@ -442,6 +505,8 @@ func (r *run) refuse(err error) {
 	switch e.ID {
 	case reason.Busy:
 		r.res.Workload.Outcome = RefusedBusy
+	case reason.QuarantinedLeftover, reason.LeftoverUnreadable:
+		r.res.Cleanup.Outcome, r.res.Delivery.Outcome = CleanupQuarantined, DeliveryBlocked
 	case reason.ProgramNotFound, reason.ProgramNotExecutable, reason.LoaderMissing, reason.LibraryMissing, reason.InterpreterMissing, reason.ProgramWrongArch:
 		r.res.Workload.Outcome = ExecFailed
 	case reason.Internal:

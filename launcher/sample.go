@@ -13,13 +13,21 @@ import (
 // the dimensions that rest on it are degraded ones.
 type sampler struct {
 	init int
-	seen map[procKey]int64 // own cpu time of each process ever seen, clock ticks
+	// seen is the own cpu time, in clock ticks, of each process that lives, and
+	// under departed that of all that have ended. A job may start any number of
+	// processes; what is kept of them must not grow with it.
+	seen map[procKey]int64
 }
 
+// procKey names a process. The zero value, which no process has, is departed.
 type procKey struct {
 	pid   int
 	start int64 // pids are reused, start times with them are not
 }
+
+// maxVisits bounds one walk: a chain of processes that fork and exit faster than
+// they are read must not keep the monitor from its other limits. About 0.1 s.
+const maxVisits = 4096
 
 // clockTick is USER_HZ, the unit of /proc/PID/stat on every architecture Go runs on.
 const clockTick = 100
@@ -31,7 +39,16 @@ func (s *sampler) sample() (cpuUsec, rss int64) {
 		s.seen = map[procKey]int64{}
 	}
 	todo, reaped := []int{s.init}, int64(0)
-	for len(todo) > 0 && len(s.seen) < 1<<20 {
+	alive := map[procKey]bool{{}: true}
+	meet := func(pid int, p procStat) {
+		key := procKey{pid, p.start}
+		if !alive[key] {
+			alive[key] = true
+			s.seen[key] = p.own
+			rss += p.rss
+		}
+	}
+	for visited := 0; len(todo) > 0 && visited < maxVisits; visited++ {
 		pid := todo[0]
 		todo = todo[1:]
 		p, ok := readStat(pid)
@@ -41,10 +58,21 @@ func (s *sampler) sample() (cpuUsec, rss int64) {
 		if pid == s.init {
 			reaped = p.children
 		} else {
-			s.seen[procKey{pid, p.start}] = p.own
-			rss += p.rss
+			meet(pid, p)
 		}
 		todo = append(todo, childrenOf(pid)...)
+	}
+	for key, own := range s.seen {
+		if alive[key] {
+			continue
+		}
+		// The kernel's list of children may miss one while another ends.
+		if p, ok := readStat(key.pid); ok && p.start == key.start {
+			meet(key.pid, p)
+			continue
+		}
+		delete(s.seen, key)
+		s.seen[procKey{}] += own
 	}
 	var own int64
 	for _, t := range s.seen {
@@ -77,8 +105,14 @@ func parseStat(data []byte) (procStat, bool) {
 	if len(f) < 22 {
 		return procStat{}, false
 	}
-	n := func(field int) int64 { v, _ := strconv.ParseInt(f[field-3], 10, 64); return v }
-	return procStat{own: n(14) + n(15), children: n(16) + n(17), start: n(22), rss: n(24) * int64(os.Getpagesize())}, true
+	whole := true
+	n := func(field int) int64 {
+		v, err := strconv.ParseInt(f[field-3], 10, 64)
+		whole = whole && err == nil && v >= 0
+		return v
+	}
+	p := procStat{own: n(14) + n(15), children: n(16) + n(17), start: n(22), rss: n(24) * int64(os.Getpagesize())}
+	return p, whole
 }
 
 // childrenOf lists the children of every thread of pid.

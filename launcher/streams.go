@@ -101,8 +101,9 @@ func (c *capture) bytes() []byte {
 	return c.kept
 }
 
-// textOf is valid UTF-8. Where the stream was cut, a character that the cut
-// split is dropped; other invalid bytes are written as \xNN.
+// textOf is valid UTF-8 and no longer than b where b is; the worst case is four
+// bytes for one. Where the stream was cut, a character that the cut split is
+// dropped; other invalid bytes are written as \xNN.
 func textOf(b []byte, cut bool) string {
 	if cut {
 		for i := 1; i <= min(utf8.UTFMax-1, len(b)); i++ {

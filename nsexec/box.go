@@ -90,6 +90,7 @@ func (b *Box) Kill() error {
 func (b *Box) Abort() {
 	b.Kill()
 	<-b.reaped
+	b.restoreDumpable()
 	b.release()
 	b.closeStreams()
 }

@@ -15,6 +15,9 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == StageInit {
 		os.Exit(RunInit())
 	}
+	if os.Args[0] == userStage {
+		becomeUser()
+	}
 	if os.Args[0] == testStage {
 		os.Exit(runTestStage())
 	}
@@ -43,9 +46,8 @@ func selfFD(t testing.TB) int {
 
 // testSpec is a small box over the host's /usr.
 func testSpec(argv ...string) *Spec {
-	const base = 1879048192
 	return &Spec{
-		Hostname: "nsbox", StagingPoint: "/tmp",
+		Hostname: "nsbox", StagingPoint: "/dev",
 		Root: []Node{
 			{Path: "/", Kind: Dir, Access: List},
 			{Path: "/usr", Kind: BindDir, Source: "/usr", Access: Read | List | Execute},
@@ -61,7 +63,7 @@ func testSpec(argv ...string) *Spec {
 		Rlimits: []Rlimit{{"nofile", unix.RLIMIT_NOFILE, 64, 64}, {"nproc", unix.RLIMIT_NPROC, 32, 32}},
 		Command: Command{Path: argv[0], Argv: argv, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/scratch"},
 		Hold:    "/out", Listable: -1, CapLast: 40,
-		Identity:   Identity{Kind: "privileged", UIDs: []MapEntry{{0, base, 1}, {10001, base + 1, 1}}, GIDs: []MapEntry{{0, base, 1}, {10001, base + 1, 1}}},
+		Identity:   testIdentity(10001),
 		InitFilter: testFilter(), Filter: testFilter(),
 	}
 }

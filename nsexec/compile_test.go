@@ -147,6 +147,7 @@ func TestOrder(t *testing.T) {
 		{"control-landlock", "probe-landlock", "a refusal counts only beside a control"},
 		{"landlock-restrict", "seccomp", "the workload's filter need not allow Landlock"},
 		{"hand-out", "close-low", "the outer ends are sent, then closed"},
+		{"close-descriptors", "rlimit-nofile", "a small limit would fail the set-up's own numbers"},
 		{"close-high", "read-descriptors", "the listing shows the final state"},
 		{"empty-signal-mask", "ready", "the launcher reads SigBlk"},
 		{"read-capabilities", "seccomp", "the filter need not allow the read-backs"},

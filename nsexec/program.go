@@ -40,6 +40,10 @@ const noCap = -1
 // descriptor on which failures are reported"; the kernel never sees it.
 const pseudoReport = 0xffff
 
+// endOfProgram is a system call that no kernel has (ENOSYS). link puts it behind
+// the last step: a program that runs past its exec must fail, not run its own data.
+const endOfProgram = 0xfffe
+
 // Program is the whole sequence, still without addresses. It is plain data: two
 // equal Specs compile to equal Programs.
 type Program struct {
@@ -124,7 +128,12 @@ type image struct {
 
 // link lays out ops first, then what they point at, in one private mapping.
 func (p *Program) link() (*image, error) {
-	need := len(p.Steps)*opSize + 4096 // alignment, and the last eight bytes for pidfd
+	index, err := p.index()
+	if err != nil {
+		return nil, err
+	}
+	ops := (len(p.Steps) + 1) * opSize
+	need := ops + 4096 // alignment, and the last eight bytes for pidfd
 	for _, s := range p.slots {
 		need += len(s.Init) + 8
 	}
@@ -139,13 +148,9 @@ func (p *Program) link() (*image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes for the set-up program: %w", need, err)
 	}
-	im := &image{mem: mem, steps: p.Steps, used: len(p.Steps) * opSize, addrs: make(map[*Slot]int, len(p.slots))}
+	im := &image{mem: mem, steps: p.Steps, used: ops, addrs: make(map[*Slot]int, len(p.slots))}
 	for _, s := range p.slots {
 		im.addrs[s] = im.put(s.Init)
-	}
-	index := make(map[string]int, len(p.Steps))
-	for i := range p.Steps {
-		index[p.Steps[i].Name] = i
 	}
 	for i := range p.Steps {
 		if err := im.op(i, &p.Steps[i], index); err != nil {
@@ -153,7 +158,26 @@ func (p *Program) link() (*image, error) {
 			return nil, err
 		}
 	}
+	if err := im.op(len(p.Steps), &Step{Nr: endOfProgram}, nil); err != nil {
+		unix.Munmap(mem)
+		return nil, err
+	}
 	return im, nil
+}
+
+// index maps each step's name to its place, and refuses what an op cannot hold.
+func (p *Program) index() (map[string]int, error) {
+	index := make(map[string]int, len(p.Steps))
+	for i, s := range p.Steps {
+		if _, ok := index[s.Name]; ok {
+			return nil, fmt.Errorf("step %s stands twice", s.Name)
+		}
+		if s.Nr > 0xffff || s.Rule > Branch || len(s.Args) > 6 {
+			return nil, fmt.Errorf("step %s does not fit an op: call %#x, rule %d, %d arguments", s.Name, s.Nr, s.Rule, len(s.Args))
+		}
+		index[s.Name] = i
+	}
+	return index, nil
 }
 
 func (a Arg) size() int {
@@ -177,9 +201,6 @@ func (im *image) put(b []byte) int {
 func (im *image) op(i int, s *Step, index map[string]int) error {
 	at := im.mem[i*opSize : (i+1)*opSize]
 	header := uint64(s.Nr)&0xffff | uint64(s.Rule)<<16 | uint64(i)<<32
-	if len(s.Args) > 6 {
-		return fmt.Errorf("step %s has %d arguments", s.Name, len(s.Args))
-	}
 	for n, a := range s.Args {
 		v, indirect, err := im.resolve(a)
 		if err != nil {
@@ -191,7 +212,7 @@ func (im *image) op(i int, s *Step, index map[string]int) error {
 		binary.NativeEndian.PutUint64(at[8+8*n:], uint64(v))
 	}
 	if s.Out != nil {
-		v, err := im.refAddr(*s.Out)
+		v, err := im.refAddr(*s.Out, 8)
 		if err != nil {
 			return fmt.Errorf("step %s: %w", s.Name, err)
 		}
@@ -200,8 +221,8 @@ func (im *image) op(i int, s *Step, index map[string]int) error {
 	operand := uint64(s.Want)
 	if s.Rule == Branch {
 		to, ok := index[s.To]
-		if !ok {
-			return fmt.Errorf("step %s continues at %q, which is not there", s.Name, s.To)
+		if !ok || to <= i { // backwards would be a loop, and a loop has no end
+			return fmt.Errorf("step %s continues at %q, which does not follow it", s.Name, s.To)
 		}
 		operand = uint64(im.base()) + uint64(to*opSize)
 	}
@@ -210,9 +231,10 @@ func (im *image) op(i int, s *Step, index map[string]int) error {
 	return nil
 }
 
-func (im *image) refAddr(r Ref) (uintptr, error) {
+// refAddr is where r is mapped; n bytes from there on must be of its slot.
+func (im *image) refAddr(r Ref, n int) (uintptr, error) {
 	off, ok := im.addrs[r.Slot]
-	if !ok || r.Off < 0 || r.Off >= len(r.Slot.Init) {
+	if !ok || r.Off < 0 || r.Off+n > len(r.Slot.Init) {
 		return 0, fmt.Errorf("reference outside of a slot")
 	}
 	return im.base() + uintptr(off+r.Off), nil
@@ -225,17 +247,20 @@ func (im *image) resolve(a Arg) (v uintptr, indirect bool, err error) {
 	case argBytes:
 		return im.base() + uintptr(im.put(a.data)), false, nil
 	case argAddr:
-		v, err = im.refAddr(a.ref)
+		v, err = im.refAddr(a.ref, 1)
 		return v, false, err
 	case argLoad:
-		v, err = im.refAddr(a.ref)
+		v, err = im.refAddr(a.ref, 8)
 		return v, true, err
 	case argBlob:
 		off := im.put(a.data)
 		for _, r := range a.relocs {
-			v, _, err := im.resolve(r.arg)
+			v, indirect, err := im.resolve(r.arg)
 			if err != nil {
 				return 0, false, err
+			}
+			if indirect || r.off < 0 || r.off+8 > len(a.data) {
+				return 0, false, fmt.Errorf("relocation at %d of %d bytes, or one that only a running step could load", r.off, len(a.data))
 			}
 			binary.NativeEndian.PutUint64(im.mem[off+r.off:], uint64(v))
 		}

@@ -20,6 +20,9 @@ type field struct {
 // bytes and never starts like it.
 const reportTag = 'R'
 
+// reportSize is a report's length in bytes: room for every field, sent whole.
+const reportSize = 2048
+
 // readBack asks the kernel what the child now is. All slots of the report stand
 // in one piece of memory, sent with one write.
 func (c *compiler) readBack() {
@@ -30,7 +33,7 @@ func (c *compiler) readBack() {
 		size += (n + 7) &^ 7
 		return Ref{c.report, f.off}
 	}
-	c.report = c.prog.slot("report", 2048)
+	c.report = c.prog.slot("report", reportSize)
 	c.report.Init[0] = reportTag
 
 	r := place("resuid", 12)
@@ -66,7 +69,7 @@ type Report struct {
 }
 
 func parseReport(msg []byte, fields []field) (*Report, error) {
-	if len(msg) < 16 || msg[0] != reportTag {
+	if len(msg) != reportSize || msg[0] != reportTag {
 		return nil, fmt.Errorf("the child's report has %d bytes and does not start as one", len(msg))
 	}
 	at := func(name string) []byte {
@@ -83,6 +86,9 @@ func parseReport(msg []byte, fields []field) (*Report, error) {
 		if at(need) == nil {
 			return nil, fmt.Errorf("the child's report lacks %s", need)
 		}
+	}
+	if (at("fds") == nil) != (at("fdslen") == nil) {
+		return nil, fmt.Errorf("the child's descriptor listing has no length")
 	}
 	for i := range 3 {
 		r.UIDs[i], r.GIDs[i] = u32(at("resuid"), i), u32(at("resgid"), i)
@@ -116,8 +122,11 @@ func parseReport(msg []byte, fields []field) (*Report, error) {
 // by returning all but "." and "..").
 func parseDents(b []byte) ([]int, error) {
 	out := []int{}
-	for len(b) >= 19 {
-		n := int(binary.NativeEndian.Uint16(b[16:]))
+	for len(b) > 0 {
+		n := 0
+		if len(b) >= 19 {
+			n = int(binary.NativeEndian.Uint16(b[16:]))
+		}
 		if n < 19 || n > len(b) {
 			return nil, fmt.Errorf("malformed directory entry")
 		}
@@ -128,6 +137,9 @@ func parseDents(b []byte) ([]int, error) {
 		b = b[n:]
 		if string(name) == "." || string(name) == ".." {
 			continue
+		}
+		if len(name) == 0 {
+			return nil, fmt.Errorf("a descriptor without a name")
 		}
 		v := 0
 		for _, ch := range name {

@@ -84,6 +84,7 @@ type Box struct {
 	golink  *wire.Conn
 	mu      sync.Mutex // guards pidfd against a Kill that comes late
 	pidfd   int
+	mapped  chan struct{} // closed when nobody uses pid 1's number any more
 	reaped  chan unix.WaitStatus
 	done    chan Exit
 }
@@ -97,8 +98,14 @@ type InitReport struct {
 // Spawn makes a box and returns when its child waits for "go", or with the
 // first failing step. A fired stop kills the box at any time during set-up.
 func Spawn(spec *Spec, files Files, stop <-chan struct{}) (*Box, error) {
+	return spawnAltered(spec, files, stop, nil)
+}
+
+// spawnAltered is Spawn with a change to the program between compile and link:
+// how the tests break one step of a real box.
+func spawnAltered(spec *Spec, files Files, stop <-chan struct{}, alter func(*Program)) (*Box, error) {
 	start := time.Now()
-	b := &Box{spec: spec, Held: -1, pidfd: -1, Phases: map[string]time.Duration{}, reaped: make(chan unix.WaitStatus, 1), done: make(chan Exit, 1)}
+	b := &Box{spec: spec, Held: -1, pidfd: -1, Phases: map[string]time.Duration{}, mapped: make(chan struct{}), reaped: make(chan unix.WaitStatus, 1), done: make(chan Exit, 1)}
 	control, controlPeer, err := wire.Pair(highFD)
 	if err != nil {
 		return nil, err
@@ -141,6 +148,9 @@ func Spawn(spec *Spec, files Files, stop <-chan struct{}) (*Box, error) {
 	}
 	prog, fields, err := compile(spec, f)
 	if err == nil {
+		if alter != nil {
+			alter(prog)
+		}
 		b.steps, b.fields = prog.Steps, fields
 		err = b.clone(prog, files.Cgroup)
 	}
@@ -202,6 +212,7 @@ func (b *Box) clone(prog *Program, cgroup int) error {
 		}
 		b.InitPID, b.pidfd = int(r), im.readPIDFD()
 		started <- nil
+		<-b.mapped // until then the number must stay pid 1's, even if it has died
 		ws := waitPID(int(r))
 		im.free()
 		b.reaped <- ws
@@ -235,15 +246,18 @@ func waitPID(pid int) unix.WaitStatus {
 // order of trust: each message must come from the process it speaks for.
 func (b *Box) handshake() error {
 	t := time.Now()
-	if err := writeMaps(b.InitPID, b.spec.Identity); err != nil {
-		return err
+	err := writeMaps(b.InitPID, b.spec.Identity)
+	close(b.mapped)
+	if err != nil {
+		return b.firstFailure(err)
 	}
 	if err := b.control.Send([]byte{'M'}); err != nil {
 		return b.firstFailure(err)
 	}
 	b.Phases["maps"], t = time.Since(t), time.Now()
 	buf := make([]byte, wire.MaxMessage)
-	p, err := b.golink.Recv(buf, b.streamCount)
+	var p wire.Packet
+	p, err = b.golink.Recv(buf, b.streamCount)
 	if err != nil {
 		return b.firstFailure(err)
 	}
@@ -285,12 +299,16 @@ func (b *Box) handshake() error {
 	}
 	b.Init.Environment = int(binary.NativeEndian.Uint64(p.Data[41:]))
 	b.Phases["init"] = time.Since(t)
+	b.restoreDumpable()
+	return nil
+}
+
+// restoreDumpable undoes what setresuid in the shared memory did: an undumpable
+// launcher could not write the next box's id maps, nor be inspected.
+func (b *Box) restoreDumpable() {
 	if b.spec.SharedVM {
-		// setresuid in the shared memory made this process undumpable; the next
-		// box's id maps could not be written.
 		unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
 	}
-	return nil
 }
 
 // streamCount is how many descriptors a message must carry.
@@ -337,10 +355,12 @@ func (b *Box) failure(msg []byte) error {
 	return &StepError{Stage: s.Stage, Step: s.Name, Why: s.Why, Result: int64(binary.NativeEndian.Uint64(msg[8:]))}
 }
 
-// firstFailure looks on both sockets for the cause of an end of file: the first
-// failing step is the cause, whatever followed from it.
+// firstFailure ends the box and looks on both sockets for the cause of err: the
+// first failing step is the cause, whatever followed from it.
 func (b *Box) firstFailure(err error) error {
-	if !errors.Is(err, io.EOF) && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+	gone := errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
+	var m *MapError
+	if !gone && !errors.As(err, &m) {
 		return err
 	}
 	b.Kill()
@@ -357,7 +377,10 @@ func (b *Box) firstFailure(err error) error {
 			}
 		}
 	}
-	return ErrGone
+	if gone {
+		return ErrGone
+	}
+	return err
 }
 
 func closeAll(fds []int) {

@@ -38,13 +38,35 @@ func commandLine(args []string, c *console, run runner) (status int) {
 	}
 	switch inv.command {
 	case "exec":
-		return execute(args, inv, c, run)
+		return execute(args, inv, c, chosen(inv.Exec, run))
+	case "plan":
+		if status, err = showPlan(c, inv.Plan); err == nil {
+			return status
+		}
+	case "doctor":
+		if status, err = showDoctor(c, inv.Doctor, run); err == nil {
+			return status
+		}
+	case "policy confirm":
+		err = confirmPolicy(c, inv.Policy.Confirm)
 	case "policy show":
 		err = showPolicy(c, inv.Policy.Show.Policy)
 	case "policy lint":
 		err = lintPolicy(c, inv.Policy.Lint)
 	case "policy seccomp":
 		err = showFilter(c, inv.Policy.Seccomp)
+	case "export check":
+		return checkExport(c, inv.Export.Check)
+	case "attempts list":
+		err = listAttempts(c, inv.Attempts.List)
+	case "attempts show":
+		err = showAttempt(c, inv.Attempts.Show)
+	case "attempts logs":
+		err = printLog(c, inv.Attempts.Logs)
+	case "reconcile":
+		err = reconcileAttempts(c, inv.Reconcile)
+	case "gc":
+		err = collect(c, inv.GC)
 	case "version":
 		err = showVersion(c, inv.Version.JSON)
 	default:
@@ -54,7 +76,7 @@ func commandLine(args []string, c *console, run runner) (status int) {
 		err = c.out.failed()
 	}
 	if err != nil {
-		c.refusal(reasonOf(err), inv.Policy.Show.Policy+inv.Policy.Lint.Policy, faultsOf(err))
+		c.refusal(reasonOf(err), inv.Policy.Show.Policy+inv.Policy.Lint.Policy+inv.Policy.Confirm.Policy, faultsOf(err))
 		return launcher.ExitRefused
 	}
 	return launcher.ExitOK

@@ -9,9 +9,15 @@ import "github.com/alecthomas/kong"
 // apart letter by letter, and doing that for every run costs a quarter of a
 // millisecond. They are put on for help and for errors only.
 type grammar struct {
-	Exec    execFlags     `cmd:""`
-	Policy  policyCommand `cmd:""`
-	Version versionFlags  `cmd:""`
+	Exec      execFlags       `cmd:""`
+	Plan      planFlags       `cmd:""`
+	Doctor    doctorFlags     `cmd:""`
+	Policy    policyCommand   `cmd:""`
+	Export    exportCommand   `cmd:""`
+	Version   versionFlags    `cmd:""`
+	Attempts  attemptsCommand `cmd:""`
+	Reconcile reconcileFlags  `cmd:""`
+	GC        gcFlags         `cmd:"" name:"gc"`
 }
 
 type execFlags struct {
@@ -28,12 +34,16 @@ type execFlags struct {
 	AllowDegraded []string
 	Cgroup        string
 	StateDir      string
+
+	Backend string
+	Trace   string
 }
 
 type policyCommand struct {
 	Show    showFlags    `cmd:""`
 	Lint    lintFlags    `cmd:""`
 	Seccomp seccompFlags `cmd:""`
+	Confirm confirmFlags `cmd:""`
 }
 
 type showFlags struct {
@@ -70,7 +80,7 @@ const (
 
 // wording is keyed by the command's words, then the flag or argument.
 func wording() map[string]words {
-	return map[string]words{
+	texts := map[string]words{
 		"exec":                  {"", "", "Run one program in a fresh box, under a policy."},
 		"exec --policy":         {groupRuns, "FILE|PRESET", "The policy to obey: a file, or a preset by name."},
 		"exec --in":             {groupRuns, "PATH[:NAME]", "Copy a file to /in/BASENAME, or a directory's contents into /in; :NAME renames. Repeat for more. A PATH that exists is taken whole, colons included."},
@@ -79,6 +89,8 @@ func wording() map[string]words {
 		"exec --result":         {groupOut, "FILE", "Write the JSON result to this file, atomically, for refusals too."},
 		"exec --json":           {groupOut, "", "Print the JSON result on standard output; the program's streams go to standard error."},
 		"exec --quiet":          {groupOut, "", "Print no summary. Errors are printed all the same."},
+		"exec --trace":          {groupOut, "FILE", "Write what was decided and what became of it, one JSON event a line."},
+		"exec --backend":        {groupEnforced, "NAME", "namespaces, or simulated: decide, run nothing, touch nothing."},
 		"exec --limit":          {groupEnforced, "KEY=VALUE,...", "Make limits of the policy tighter, for this run."},
 		"exec --allow-degraded": {groupEnforced, "DIM", "Accept by name that a dimension is enforced more weakly here than the policy asks."},
 		"exec --cgroup":         {groupEnforced, "DIR", "Use this delegated cgroup v2 directory; otherwise one is looked for."},
@@ -96,6 +108,13 @@ func wording() map[string]words {
 		"version":        {"", "", "Print the version."},
 		"version --json": {"", "", "Print one JSON document."},
 	}
+	planWording(texts)
+	doctorWording(texts)
+	confirmWording(texts)
+	exportWording(texts)
+	attemptsWording(texts)
+	cleanWording(texts)
+	return texts
 }
 
 // dress puts the words on kong's model.

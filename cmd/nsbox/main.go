@@ -27,6 +27,8 @@ func main() {
 			os.Exit(nsexec.RunInit())
 		case exporter.StageName:
 			os.Exit(exporter.Run())
+		case launcher.DoctorStage:
+			os.Exit(launcher.RunDoctorTrial(os.Args))
 		}
 	}
 	os.Exit(commandLine(os.Args[min(1, len(os.Args)):], standardConsole(), launcher.Run))

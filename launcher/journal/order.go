@@ -29,8 +29,9 @@ const (
 	ExportIntent     Event = "export_intent" // the exporter is about to be let run
 	Exported         Event = "exported"      // Data has its verdict
 	ExporterStopped  Event = "exporter_stopped"
-	CopyVerified     Event = "copy_verified"  // the launcher's own digest agrees, or there is nothing to copy
-	DestroyIntent    Event = "destroy_intent" // may repeat
+	CopyVerified     Event = "copy_verified"     // the launcher's own digest agrees, or there is nothing to copy
+	CredentialsEmpty Event = "credentials_empty" // no credential was ever handed in, so none is left to revoke; Data says what was looked at
+	DestroyIntent    Event = "destroy_intent"    // may repeat
 	Destroyed        Event = "destroyed"
 	CleanupVerified  Event = "cleanup_verified"
 	Quarantined      Event = "quarantined" // in place of cleanup_verified
@@ -38,6 +39,8 @@ const (
 	DeliverIntent    Event = "deliver_intent"
 	Delivered        Event = "delivered"
 	DeliverAbandoned Event = "deliver_abandoned" // in place of delivered
+	ReconcileIntent  Event = "reconcile_intent"  // the operator had a quarantined attempt cleaned; may repeat
+	Reconciled       Event = "reconciled"        // nothing of it is left but its record
 )
 
 // rule says when an event may stand: after all of after, after one of either,
@@ -73,6 +76,7 @@ var rules = []rule{
 	{event: Exported, after: []Event{ExportIntent}},
 	{event: ExporterStopped, after: []Event{ExporterIntent}},
 	{event: CopyVerified, after: []Event{CopyIntent, Exported}, settled: []Event{ExporterIntent}},
+	{event: CredentialsEmpty, after: []Event{StopProved}, before: []Event{DestroyIntent}},
 	{event: DestroyIntent, after: []Event{StopProved}, before: []Event{Destroyed}, settled: []Event{ExporterIntent}, repeats: true},
 	{event: Destroyed, after: []Event{DestroyIntent}},
 	{event: CleanupVerified, after: []Event{Destroyed}, before: []Event{Quarantined}},
@@ -81,24 +85,27 @@ var rules = []rule{
 	{event: DeliverIntent, after: []Event{Outcome, CleanupVerified, CopyVerified}},
 	{event: Delivered, after: []Event{DeliverIntent}, before: []Event{DeliverAbandoned}},
 	{event: DeliverAbandoned, after: []Event{DeliverIntent}, before: []Event{Delivered}},
+	{event: ReconcileIntent, after: []Event{Quarantined, StopProved, Outcome}, before: []Event{Reconciled}, settled: []Event{ExporterIntent}, repeats: true},
+	{event: Reconciled, after: []Event{ReconcileIntent}},
 }
 
 // pairs is every intent and what completes it; what was to make something is
-// completed by the destruction too.
+// completed by the destruction too, the launcher's own or the operator's.
 var pairs = []struct {
 	intent Event
 	done   []Event
 }{
-	{CgroupIntent, []Event{CgroupMade, Destroyed}},
-	{StagingIntent, []Event{StagingMade, Destroyed}},
-	{BoxIntent, []Event{BoxUp, Destroyed}},
+	{CgroupIntent, []Event{CgroupMade, Destroyed, Reconciled}},
+	{StagingIntent, []Event{StagingMade, Destroyed, Reconciled}},
+	{BoxIntent, []Event{BoxUp, Destroyed, Reconciled}},
 	{StopIntent, []Event{StopProved}},
-	{SealIntent, []Event{Sealed, Destroyed}},
-	{CopyIntent, []Event{CopyVerified, Destroyed}},
+	{SealIntent, []Event{Sealed, Destroyed, Reconciled}},
+	{CopyIntent, []Event{CopyVerified, Destroyed, Reconciled}},
 	{ExporterIntent, []Event{ExporterStopped}},
 	{ExportIntent, []Event{Exported, ExporterStopped}},
-	{DestroyIntent, []Event{Destroyed}},
+	{DestroyIntent, []Event{Destroyed, Reconciled}},
 	{DeliverIntent, []Event{Delivered, DeliverAbandoned}},
+	{ReconcileIntent, []Event{Reconciled}},
 }
 
 // State is what the events so far amount to. Its zero value is a journal without

@@ -99,6 +99,7 @@ func (d *decoder) points(p *Policy) {
 			d.tell(reason.PolicyUnenforceable, where+".component", strconv.Quote(e.Component)+" is not what "+e.ID+" is", "write "+strconv.Quote(components[n]))
 		}
 		switch s := e.ImplementationStatus; {
+		case s == "CONFIRMED" && p.Evidence != nil:
 		case s == "CONFIRMED":
 			d.confirmed(where + ".implementation_status")
 		case s != "NOT_IMPLEMENTED" && !s.unclaimed():

@@ -125,6 +125,16 @@ type Policy struct {
 	// Degrade is the operator's word in the file, as --allow-degraded is on the
 	// command line. The spec's own document does not have it.
 	Degrade []string `json:"degrade,omitempty"`
+
+	// Evidence is what every CONFIRMED of the document rests on; the launcher
+	// reads it. The spec's own document does not have it.
+	Evidence *EvidenceRef `json:"evidence,omitempty"`
+}
+
+// EvidenceRef names a document of nsbox doctor and the digest that it bears.
+type EvidenceRef struct {
+	File   string `json:"file"`
+	Digest string `json:"digest"`
 }
 
 // destinations is always empty: whatever it held would be refused as reserved.

@@ -28,3 +28,16 @@ func answer(b bool) Answer {
 	}
 	return No
 }
+
+// UnmarshalText reads what MarshalText wrote; any other word is Unknown.
+func (a *Answer) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "yes":
+		*a = Yes
+	case "no":
+		*a = No
+	default:
+		*a = Unknown
+	}
+	return nil
+}

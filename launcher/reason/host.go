@@ -78,6 +78,20 @@ const (
 	CgroupFull ID = "cgroup_full"
 	// CgroupGone means that a cgroup or process vanished while it was in use.
 	CgroupGone ID = "cgroup_gone"
+	// CgroupBoundary means that groups can be made in a directory but no process may cross into it from where nsbox lives.
+	CgroupBoundary ID = "cgroup_boundary"
+	// CgroupInternalProcesses means that processes live in the cgroup directory itself, which keeps the kernel from limiting groups inside it.
+	CgroupInternalProcesses ID = "cgroup_internal_processes"
+	// LimitNotApplied means that a cgroup file does not show the limit that was written to it.
+	LimitNotApplied ID = "limit_not_applied"
+	// SwapUncounted means that swap is on and the kernel cannot limit it for a cgroup.
+	SwapUncounted ID = "swap_uncounted"
+	// LimitImpossible means that a limit is outside of what the kernel can take.
+	LimitImpossible ID = "limit_impossible"
+	// NoSystemdManager means that no systemd manager could be reached to ask for a delegated scope.
+	NoSystemdManager ID = "no_systemd_manager"
+	// ScopeRefused means that the systemd manager gave no delegated scope.
+	ScopeRefused ID = "scope_refused"
 	// CgroupFailed means that the kernel refused a cgroup operation for a reason that has no id of its own.
 	CgroupFailed ID = "cgroup_failed"
 )

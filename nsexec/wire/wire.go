@@ -1,6 +1,3 @@
-// Package wire is the launcher's end of a control socket: SOCK_SEQPACKET, one
-// message per packet, descriptors by SCM_RIGHTS, and the sender's pid by
-// SCM_CREDENTIALS so that a message counts only if it came from whom it should.
 package wire
 
 import (
@@ -56,11 +53,10 @@ func (c *Conn) Recv(buf []byte, wantFDs func(data []byte) int) (Packet, error) {
 	oob := make([]byte, unix.CmsgSpace(4*maxFDs)+unix.CmsgSpace(unix.SizeofUcred))
 	for {
 		n, on, flags, _, err := unix.Recvmsg(c.fd, buf, oob, unix.MSG_CMSG_CLOEXEC)
-		if err == unix.EINTR {
+		// A peer that died with an unread message is reported once, ahead of what it
+		// had sent: read on.
+		if err == unix.EINTR || err == unix.ECONNRESET {
 			continue
-		}
-		if err == unix.ECONNRESET {
-			return Packet{}, io.EOF
 		}
 		if err != nil {
 			return Packet{}, err
@@ -100,6 +96,9 @@ func parse(data, oob []byte) (Packet, error) {
 	for i := range msgs {
 		switch {
 		case msgs[i].Header.Level == unix.SOL_SOCKET && msgs[i].Header.Type == unix.SCM_RIGHTS:
+			if len(msgs[i].Data)%4 != 0 { // x/sys would read past its end
+				return p, fmt.Errorf("descriptors: %d bytes", len(msgs[i].Data))
+			}
 			fds, err := unix.ParseUnixRights(&msgs[i])
 			if err != nil {
 				return p, fmt.Errorf("descriptors: %w", err)

@@ -43,7 +43,7 @@ cached() {
         [ ! -e "$artifact" ] || exit 0
         started=$(date +%s)
         new=$(mktemp -d "$cache/.new.XXXXXX")
-        trap 'rm -rf "$new"' EXIT
+        trap 'rm -rf --one-file-system "$new"' EXIT
         trap 'exit 130' INT TERM HUP
         "$@" "$new/it" 9>&- || exit 1
         mv -T "$new/it" "$artifact"

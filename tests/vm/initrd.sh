@@ -28,7 +28,8 @@ sed -n 's/^insmod \([^ ]*\).*/\1/p' "$work/order" | awk '!seen[$0]++' | {
         esac
     done
 }
-cp "$here/guest/init" "$root/init"
-cp "$here/guest/quick" "$root/quick"
-chmod 755 "$root/init" "$root/quick"
+for file in init quick runner as-user; do
+    cp "$here/guest/$file" "$root/$file"
+    chmod 755 "$root/$file"
+done
 (cd "$root" && find . | busybox cpio -o -H newc 2>/dev/null) >"$out"

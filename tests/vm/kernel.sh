@@ -27,8 +27,8 @@ mv "$modules" "$dir/lib/modules/$release"
 depmod -b "$dir" "$release"
 echo "$release" >"$dir/release"
 
-# With an empty status file apt works out the whole closure of python3-minimal.
-apt_in "$work/apt" apt-get -qq --download-only -y install python3-minimal >&2
+# With an empty status file apt works out python3's whole closure.
+apt_in "$work/apt" apt-get -qq --download-only -y install python3 >&2
 root=$work/root
 for d in bin sbin lib lib64; do
     mkdir -p "$root/usr/$d"
@@ -38,7 +38,7 @@ for deb in "$work"/apt/cache/archives/*.deb; do
     dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-directory-symlink --no-same-owner -C "$root" \
         --exclude './usr/share/doc/*' --exclude './usr/share/locale/*' --exclude './usr/share/man/*' --exclude './usr/lib/x86_64-linux-gnu/gconv/*' -f -
 done
-[ -e "$root/usr/bin/python3" ] || stop "python3-minimal of $suite brings no /usr/bin/python3" ""
+[ -e "$root/usr/bin/python3" ] || stop "python3 of $suite brings no /usr/bin/python3" ""
 
 busybox=$(command -v busybox)
 cp "$busybox" "$root/usr/bin/busybox"
@@ -55,7 +55,6 @@ root:x:0:
 u:x:1000:
 EOF
 echo '127.0.0.1 localhost' >"$root/etc/hosts"
-echo '/usr/lib/x86_64-linux-gnu' >"$root/etc/ld.so.conf"
 chmod 755 "$root"
 chmod 1777 "$root/tmp"
 tar -c --sort=name --owner=0 --group=0 -C "$root" -f "$dir/userland.tar" .

@@ -24,7 +24,7 @@ missing() {
 
 busybox_is_static() {
     busybox=$(command -v busybox) || return 1
-    ! LC_ALL=C grep -aq 'ld-linux-x86-64' "$busybox"
+    ! ldd "$busybox" >/dev/null 2>&1
 }
 
 packages=$(missing | tr '\n' ' ')

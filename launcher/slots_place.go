@@ -1,0 +1,66 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nsbox/launcher/reason"
+)
+
+// enter takes one of the n places of this state directory, which is what the
+// policy's concurrency counts. wait is how long a caller is ready to stand in
+// line; ctx ends the wait. The error is a *reason.Error, Busy naming who runs.
+func (s *state) enter(ctx context.Context, attempt string, n int, wait time.Duration) (*lock, error) {
+	deadline := time.Now().Add(wait)
+	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+		var holders []string
+		for k := range max(n, 1) {
+			l, holder, err := s.place(k, attempt)
+			if l != nil || err != nil {
+				return l, err
+			}
+			holders = append(holders, holder)
+		}
+		left := time.Until(deadline)
+		if left > 0 {
+			select {
+			case <-time.After(min(pause, left)):
+				continue
+			case <-ctx.Done():
+			}
+		}
+		return nil, reason.New(reason.Busy, "attempt "+strings.Join(holders, ", "),
+			fmt.Sprintf("is running with this state directory, and the policy's concurrency is %d", max(n, 1)), "wait for it with --wait DURATION, or use another --state-dir")
+	}
+}
+
+// place tries one of the places: the lock, or who holds it.
+func (s *state) place(k int, attempt string) (*lock, string, error) {
+	path := s.dir + "/lock"
+	if k > 0 {
+		path = fmt.Sprintf("%s.%d", path, k)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, "", stateError(path, err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		if err != unix.EWOULDBLOCK {
+			return nil, "", stateError(path, err)
+		}
+		b := make([]byte, 128)
+		n, _ := f.ReadAt(b, 0)
+		return nil, strings.TrimSpace(string(b[:n])), nil
+	}
+	// Written for people only: a full disk must not keep the operator out.
+	if f.Truncate(0) == nil {
+		_, _ = f.WriteAt([]byte(fmt.Sprintf("%s pid %d\n", attempt, os.Getpid())), 0)
+	}
+	return &lock{f}, "", nil
+}

@@ -1,0 +1,119 @@
+package nsexec
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// survivesSpawn lists the steps (of a series or a kind, its first word) without
+// which a box still comes up, and who must notice then. "nobody" is a step that
+// no read-back shows: its reason is the only thing that keeps it in the program,
+// and TestEveryStepFailsOnce that it is obeyed.
+func survivesSpawn() map[string]string {
+	const (
+		inspect  = "launcher: the row of the attestation that reads it"
+		mounts   = "launcher: the workload's mount table is compared with the Spec"
+		closed   = "the box: less is granted or shown, never more"
+		itself   = "it only shows or proves; the row it feeds is a mismatch or missing"
+		twice    = "the exec or a later step does it again"
+		streams  = "the program's first use of its stream"
+		afterGo  = "Release or the Exit: what the program does comes too early or never"
+		failures = "a failure of a later step is then only seen as the box's end"
+		nobody   = "nobody reads it back"
+	)
+	return map[string]string{
+		"scope-capabilities": nobody, "die-with-launcher": nobody, "die-with-launcher-again": nobody, "umask-open": nobody,
+		"null-to-": nobody, "reserve-": nobody, "close-the-rest": twice,
+		"report-on-control": failures, "report-on-go": failures, "report-on-kept-go": failures,
+		"bound-": inspect, "private-mounts": nobody, "restrict:": mounts, "attach:": mounts, "mask:": mounts, "tmpfs:": mounts, "detach-old-root": mounts, "root-read-only": mounts, "enter-root": twice,
+		"hostname": nobody, "domainname": nobody, "init-cgroup-namespace": inspect, "cgroup-namespace": nobody,
+		"link:": closed, "create:": closed, "fill:": closed, "landlock-grant:": closed,
+		"init-no-ambient": twice, "init-no-capabilities": inspect, "init-core": nobody, "init-close": twice, "init-empty-signal-mask": nobody, "init-seccomp": inspect,
+		"is-pid-": itself, "own-keyring": inspect, "own-session": inspect, "default-signal-": inspect,
+		"no-groups": inspect, "workload-gid": inspect, "no-ambient": twice, "no-capabilities": inspect,
+		"pipe:": streams, "outer:": streams, "inner:": streams, "stdin": streams, "stdout": streams, "stderr": streams,
+		"open-held": "launcher: what is held is no directory of the box", "held-number": "launcher: what is held is no directory of the box",
+		"clear-low": twice, "close-low": inspect, "close-high": inspect, "one-cpu": inspect, "rlimit-nproc": inspect, "rlimit-nofile": inspect,
+		"umask": inspect, "working-directory": inspect, "empty-signal-mask": inspect,
+		"read-uids": itself, "read-gids": itself, "read-groups": itself, "read-capabilities": itself, "read-session": itself, "read-keyring": itself, "read-directory": itself,
+		"read-descriptors": itself, "close-descriptors": twice, "go-closes-on-exec": itself, "self-closes-on-exec": itself,
+		"control-landlock": itself, "probe-landlock": itself, "probe-nested-userns": itself, "probe-seccomp": itself,
+		"wait-for-go": afterGo, "exec-workload": afterGo,
+	}
+}
+
+// racing steps wait for another process; without them it may have been in time.
+func racing() []string { return []string{"wait-for-maps", "wait-for-tree"} }
+
+// kind is the row of survivesSpawn that a step belongs to.
+func kind(name string) string {
+	if before, _, ok := strings.Cut(name, ":"); ok {
+		return before + ":"
+	}
+	prefix, _ := series(name)
+	return prefix
+}
+
+// Each step is left out once: the box must fail, or the step stands in
+// survivesSpawn, because then only the launcher's attestation can notice.
+func TestEveryStepLeftOut(t *testing.T) {
+	spec := workloadSpec()
+	files := filesFor(t, spec)
+	box, err := Spawn(spec, files, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	box.Abort()
+	before := openFDs(t)
+	steps := box.steps
+	expected := survivesSpawn()
+	survived := map[string]bool{}
+	noticed := 0
+	for i, s := range steps {
+		if !long() && !representative(&Program{Steps: steps}, i) {
+			continue
+		}
+		box, err := spawnAltered(spec, files, soon(t), func(p *Program) { leaveOut(p, i) })
+		switch {
+		case err != nil:
+			noticed++
+		case slices.Contains(racing(), s.Name):
+		case expected[kind(s.Name)] == "":
+			t.Errorf("without %s the box comes up, and survivesSpawn does not say who notices", s.Name)
+		default:
+			survived[kind(s.Name)] = true
+		}
+		if err == nil {
+			box.Abort()
+		}
+		nothingLeft(t, before, "without "+s.Name)
+	}
+	for name := range maps.Keys(expected) {
+		if !survived[name] {
+			t.Errorf("survivesSpawn names %s, but no box came up without it", name)
+		}
+	}
+	t.Logf("%d steps are missed at once, %d kinds by what comes later", noticed, len(survived))
+}
+
+// leaveOut removes step i; a jump to it goes to what follows it.
+func leaveOut(p *Program, i int) {
+	name := p.Steps[i].Name
+	p.Steps = append(p.Steps[:i:i], p.Steps[i+1:]...)
+	for j := range p.Steps {
+		if p.Steps[j].To == name {
+			p.Steps[j].To = p.Steps[i].Name
+		}
+	}
+}
+
+// soon fires when a broken box has had its time: some wait for what never comes.
+func soon(t *testing.T) <-chan struct{} {
+	stop := make(chan struct{})
+	timer := time.AfterFunc(2*time.Second, func() { close(stop) })
+	t.Cleanup(func() { timer.Stop() })
+	return stop
+}

@@ -1,0 +1,269 @@
+package export
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"nsbox/launcher"
+	"nsbox/launcher/reason"
+	"nsbox/tests/harness"
+)
+
+// builtShim builds the shim once; it needs no privilege and no cgo.
+var builtShim = struct {
+	once sync.Once
+	data []byte
+	err  error
+}{}
+
+func shim(t *testing.T) []byte {
+	t.Helper()
+	builtShim.once.Do(func() {
+		dir, err := os.MkdirTemp("", "nsbox-e2e-shim-")
+		if err != nil {
+			builtShim.err = err
+			return
+		}
+		defer os.RemoveAll(dir)
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "shim"), "./shim")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			builtShim.err = fmt.Errorf("%w\n%s", err, out)
+			return
+		}
+		builtShim.data, builtShim.err = os.ReadFile(filepath.Join(dir, "shim"))
+	})
+	if builtShim.err != nil {
+		t.Fatal(builtShim.err)
+	}
+	return builtShim.data
+}
+
+// replaceStage puts the shim in the place of the stage image in the site's own
+// state directory: the caller's own private directory, as trustworthy as the
+// caller. nsbox itself has no way to be told of another stage.
+func replaceStage(t *testing.T, s *harness.Site) {
+	t.Helper()
+	if images, _ := filepath.Glob(filepath.Join(s.State, "cache", "stage-*")); len(images) == 0 {
+		s.Run(harness.Job{Code: "pass\n"}).WantOK()
+	}
+	images, _ := filepath.Glob(filepath.Join(s.State, "cache", "stage-*"))
+	if len(images) != 1 {
+		t.Fatalf("%d stage images in the cache: %q; was nsbox built by make build?", len(images), images)
+	}
+	info, err := os.Stat(images[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := shim(t)
+	if int64(len(data)) > info.Size() {
+		t.Fatalf("the shim has %d bytes, the image %d: nsbox would notice", len(data), info.Size())
+	}
+	data = append(data[:len(data):len(data)], make([]byte, info.Size()-int64(len(data)))...)
+	next := images[0] + ".next"
+	for _, err := range []error{os.WriteFile(next, data, 0o555), os.Chmod(next, 0o555), os.Lchown(next, s.Caller.UID, s.Caller.GID), os.Rename(next, images[0])} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// order runs a job whose artifact is an order to the shim.
+func order(t *testing.T, s *harness.Site, text string, j harness.Job) *trial {
+	t.Helper()
+	return leave(t, s, []byte(text+"\n"), j)
+}
+
+// attempted reads the shim's log.
+func attempted(data []byte) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		if what, how, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			out[what] = how
+		}
+	}
+	return out
+}
+
+// TestA5b attempts from inside the exporter's box what an exporter taken over by
+// its input would: each attempt is denied there and succeeds outside.
+func TestA5b(t *testing.T) {
+	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
+		listener, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		var hits atomic.Int32
+		go func() {
+			for {
+				c, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				hits.Add(1)
+				c.Close()
+			}
+		}()
+		secret, home, folder := s.File("mock-secret", canary+"-secret"), s.File("home/canary", canary+"-home"), s.Folder()
+		text := fmt.Sprintf("attempt %d %s %s %s", listener.Addr().(*net.TCPAddr).Port, secret, home, folder)
+		denied := []string{"connect", "read-secret", "read-home", "write-host-folder", "write-own-root", "write-out", "write-out-openat2", "open-out-for-writing",
+			"rename-source", "remove-source", "make-folder", "chmod-out", "chmod-source", "read-proc", "list-root"}
+
+		outside := outsideAttempts(t, s, text)
+		for _, what := range denied {
+			if how := outside[what]; how != "ok" && what != "write-own-root" {
+				t.Errorf("control: %s outside: %q, want ok", what, how)
+			}
+		}
+		if hits.Load() != 1 {
+			t.Errorf("control: %d connections, want 1", hits.Load())
+		}
+		if err := os.Remove(folder + "/written"); err != nil {
+			t.Error(err)
+		}
+
+		replaceStage(t, s)
+		before := harness.Fingerprint(t, secret, home, folder)
+		tr := order(t, s, text, harness.Job{})
+		if a := tr.run.Result.Artifact; a.Outcome == launcher.ArtifactAccepted || tr.run.Status == launcher.ExitOK {
+			t.Errorf("artifact %+v, status %d without a report", a, tr.run.Status)
+		}
+		tr.run.WantReason(reason.ExportFailed)
+		tr.wantNothing()
+		log, err := os.ReadFile(filepath.Join(s.State, "attempts", tr.run.Result.Attempt, "exporter.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inside := attempted(log)
+		for _, what := range append(denied, "write-source", "user-namespace", "signal-init") {
+			if how := inside[what]; how == "ok" || how == "" {
+				t.Errorf("%s inside: %q, want an error", what, how)
+			}
+		}
+		for what, want := range map[string]string{"write-staging": "ok", "read-source": "ok", "list-out": "ok", "uid": "20002:20002", "capabilities": "0", "descriptors": "32"} {
+			if inside[what] != want {
+				t.Errorf("%s inside: %q, want %q", what, inside[what], want)
+			}
+		}
+		if how, there := inside["write-beyond-the-cap"]; there && how == "ok" {
+			t.Error("the staging file can be made longer than the cap")
+		}
+		t.Logf("inside: %v", inside)
+		if hits.Load() != 1 || harness.Fingerprint(t, secret, home, folder) != before {
+			t.Errorf("%d connections, want the control's 1; or a file of the host changed", hits.Load())
+		}
+		s.WantNoTrace(t)
+	})
+}
+
+// outsideAttempts runs the shim as the same caller on the host, over a folder and
+// files of its own.
+func outsideAttempts(t *testing.T, s *harness.Site, text string) map[string]string {
+	t.Helper()
+	out := s.Folder()
+	source := s.File(filepath.Base(out)+"/summary.csv", text+"\n")
+	program := s.File("shim", string(shim(t)))
+	if err := os.Chmod(program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	staging := s.File("staging", "")
+	cmd := exec.Command(program)
+	cmd.Args = []string{"nsbox-export"}
+	if s.Caller.UID != os.Geteuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(s.Caller.UID), Gid: uint32(s.Caller.GID)}}
+	}
+	// descriptors 3, 4, 5
+	for _, of := range []struct {
+		path  string
+		flags int
+	}{{out, os.O_RDONLY}, {staging, os.O_WRONLY}, {source, os.O_RDONLY}} {
+		f, err := os.OpenFile(of.path, of.flags, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+	}
+	var log strings.Builder
+	cmd.Stderr, cmd.Stdout = &log, io.Discard
+	if err := cmd.Run(); err == nil {
+		t.Error("the shim ends with 9 after its attempts")
+	}
+	return attempted([]byte(log.String()))
+}
+
+// TestLyingExporter: the launcher believes its own reading of the copy only.
+func TestLyingExporter(t *testing.T) {
+	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
+		replaceStage(t, s)
+		t.Run("another digest", func(t *testing.T) {
+			tr := order(t, s, "lie-digest", harness.Job{})
+			r := tr.run.Result
+			if r.Artifact.Outcome != launcher.ArtifactUnverified || r.Cleanup.Outcome != launcher.CleanupQuarantined || r.Delivery.Outcome != launcher.DeliveryBlocked || tr.run.Status == launcher.ExitOK {
+				t.Errorf("artifact %+v, cleanup %+v, delivery %+v, status %d", r.Artifact, r.Cleanup, r.Delivery, tr.run.Status)
+			}
+			if left := tr.left(); len(left) > 0 {
+				t.Errorf("delivered: %q", left)
+			}
+		})
+		for _, text := range []string{"lie-name", "silent", "flood"} {
+			t.Run(text, func(t *testing.T) {
+				tr := order(t, s, text, harness.Job{})
+				if a := tr.run.Result.Artifact; a.Outcome != launcher.ArtifactSealFailed || tr.run.Status == launcher.ExitOK {
+					t.Errorf("artifact %+v, status %d", a, tr.run.Status)
+				}
+				tr.run.WantReason(reason.ExportFailed)
+				if left := tr.left(); len(left) > 0 {
+					t.Errorf("delivered: %q", left)
+				}
+			})
+		}
+	})
+}
+
+// TestExporterLimits breaks each limit of the exporter's own profile.
+func TestExporterLimits(t *testing.T) {
+	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
+		replaceStage(t, s)
+		for _, c := range []struct {
+			order  string
+			policy []harness.Change
+			most   time.Duration
+		}{
+			{"hang", []harness.Change{harness.Set("exporter_wall", 1)}, 3 * time.Second},
+			{"spin", []harness.Change{harness.Set("exporter_cpu_total", 1)}, 8 * time.Second},
+			{"memory", nil, 5 * time.Second},
+			{"log", nil, 3 * time.Second},
+		} {
+			t.Run(c.order, func(t *testing.T) {
+				tr := order(t, s, c.order, harness.Job{Policy: c.policy})
+				r := tr.run.Result
+				if r.Artifact.Outcome != launcher.ArtifactSealFailed || tr.run.Status == launcher.ExitOK {
+					t.Errorf("artifact %+v, status %d", r.Artifact, tr.run.Status)
+				}
+				tr.run.WantReason(reason.ExportFailed)
+				tr.wantNothing()
+				took := time.Duration(r.DurationsMS["export"] * float64(time.Millisecond))
+				t.Logf("export %s: %+v", took.Round(time.Millisecond), r.Reason)
+				if took > c.most {
+					t.Errorf("the export took %s, want at most %s", took, c.most)
+				}
+				if log, err := os.ReadFile(filepath.Join(s.State, "attempts", r.Attempt, "exporter.log")); err == nil && (len(log) > 16384 || strings.Contains(string(log), "400 MiB")) {
+					t.Errorf("%d bytes of log: %.100q", len(log), log)
+				}
+				s.WantGone(t, 2*time.Second)
+			})
+		}
+	})
+}

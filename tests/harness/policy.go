@@ -1,0 +1,77 @@
+package harness
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+)
+
+const preset = "sales-summary"
+
+// Change is one value of a policy, by its dotted path.
+type Change struct {
+	Path  string
+	Value any
+}
+
+// Set is a Change of a resource's value, by the resource's key.
+func Set(resource string, value int) Change {
+	return Change{"resources." + resource + ".value", value}
+}
+
+// Profile returns the changes of a test profile of the specification, by name.
+// TP-PROD is the preset itself.
+func (s *Site) Profile(name string) []Change {
+	s.t.Helper()
+	switch name {
+	case "TP-WALL":
+		return []Change{Set("wall_workload", 1), Set("cpu_total", 5)}
+	case "TP-CPU":
+		return []Change{Set("cpu_total", 2), Set("wall_workload", 20)}
+	case "TP-AGG":
+		return []Change{Set("cpu_total", 3), Set("cpu_per_process_rlimit", 10), Set("wall_workload", 15)}
+	case "TP-PID":
+		return []Change{Set("tasks_job", 8), Set("cpu_total", 10), Set("wall_workload", 5)}
+	case "TP-FD":
+		return []Change{Set("wall_workload", 5)}
+	case "TP-LOG":
+		return []Change{Set("cpu_total", 10), Set("wall_workload", 10)}
+	case "TP-SCR":
+		return []Change{Set("wall_workload", 15)}
+	}
+	s.t.Fatalf("no test profile %s", name)
+	return nil
+}
+
+// Policy writes a policy file of the caller's and returns its path.
+func (s *Site) Policy(changes ...Change) string {
+	s.t.Helper()
+	shown := s.Raw("policy", "show", preset)
+	if shown.Status != 0 {
+		s.t.Fatalf("policy show: status %d\n%s", shown.Status, shown.Stderr)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(shown.Stdout, &doc); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, c := range changes {
+		at, keys := doc, strings.Split(c.Path, ".")
+		for _, k := range keys[:len(keys)-1] {
+			next, ok := at[k].(map[string]any)
+			if !ok {
+				s.t.Fatalf("the preset has no %s", c.Path)
+			}
+			at = next
+		}
+		if _, ok := at[keys[len(keys)-1]]; !ok {
+			s.t.Fatalf("the preset has no %s", c.Path)
+		}
+		at[keys[len(keys)-1]] = c.Value
+	}
+	data, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.free++
+	return s.File("policy-"+strconv.Itoa(s.free)+".json", string(data))
+}

@@ -1,0 +1,28 @@
+// Package vm is the tier of tests that need a kernel, a cgroup tree and a login
+// session of their own: they run in an emulated machine.
+//
+// run.sh boots a guest, runs a payload in it and brings the results out; the
+// tests here make the payloads, boot and judge. There are two guests. The quick
+// one is busybox with a suite's own libc and python3 on a tmpfs, under that
+// suite's kernel, 6.1 or 6.12: a unified hierarchy with a subtree delegated to
+// uid 1000, no newuidmap, seconds to boot. The systemd one is a trixie root with
+// a user session for u, subordinate ids, and the whole delegation or the
+// distribution's own.
+//
+// The pieces are made from the packages of the archive this machine's apt
+// already uses, and kept outside of the repository, each under a digest of its
+// recipe:
+//
+//	kernel.sh   kernel, modules, and the quick tier's root as a tar
+//	initrd.sh   guest/init and guest/runner; starts both tiers
+//	image.sh    the systemd root, an ext4 image
+//
+// A guest has no network. It is given three disks (root, payload, results), of
+// which it can change only the last, and two serial ports: the console, and one
+// for the marker. The marker holds a number drawn for this run and the exit
+// statuses; a run without it has failed, whatever else came out. Emulation
+// makes the guest five to ten times slower than the machine, so nothing here
+// judges by time.
+//
+// The tests run only where NSBOX_VM=1 says so; `make test-vm` and `make test` do.
+package vm

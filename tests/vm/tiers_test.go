@@ -1,0 +1,159 @@
+package vm
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestQuick(t *testing.T) {
+	payload := makePayload(t, "quick")
+	for _, k := range []struct {
+		kernel string
+		abi    int
+	}{{"6.1", 2}, {"6.12", 6}} {
+		t.Run(k.kernel, func(t *testing.T) {
+			r := boot(t, guest{tier: "quick", kernel: k.kernel, delegate: "all", memory: 1024}, payload)
+			f := readFacts(t, r, "user")
+			if !strings.HasPrefix(f.Kernel, k.kernel+".") || f.UID != 1000 {
+				t.Errorf("kernel %s, uid %d", f.Kernel, f.UID)
+			}
+			if f.LandlockABI != k.abi {
+				t.Errorf("Landlock ABI %d, want %d", f.LandlockABI, k.abi)
+			}
+			if f.Cgroup != "/user/u/session" || f.OwnMkdir != "ok" || f.ParentMkdir != "ok" || !strings.Contains(f.CgroupMount, "nsdelegate") {
+				t.Errorf("the subtree is not delegated: %+v", f)
+			}
+			controllers := strings.Fields(readFacts(t, r, "root").Controllers)
+			for _, c := range []string{"cpu", "memory", "pids"} {
+				if !slices.Contains(controllers, c) {
+					t.Errorf("no controller %s", c)
+				}
+			}
+			t.Run("privileged", func(t *testing.T) { privileged(t, r) })
+			t.Run("no range", func(t *testing.T) { refused(t, r, "without-range", "subordinate_range_missing") })
+			t.Run("no helper", func(t *testing.T) { refused(t, r, "without-helper", "idmap_helper_missing") })
+			t.Run("gotests", func(t *testing.T) { passed(t, r, "quick") })
+		})
+	}
+}
+
+// privileged: started by root, the box maps neither host 0 nor any id of the guest's users.
+func privileged(t *testing.T, r results) {
+	j := delivered(t, r, "privileged")
+	for _, row := range []string{"uid_map", "gid_map"} {
+		ids := idMap(t, j, row)
+		if len(ids) != 2 || ids[0] < 65536 || ids[10001] < 65536 {
+			t.Errorf("%s %v", row, ids)
+		}
+	}
+}
+
+// refused: nothing starts, for this reason and no other, and nothing was
+// delivered. The same job with the same files is the positive control in privileged.
+func refused(t *testing.T, r results, job, reason string) {
+	var j jobResult
+	r.decode(t, job+".json", &j)
+	if code := r.status(t, job+".status"); code != 125 {
+		t.Errorf("exit status %d, want 125", code)
+	}
+	if j.Reason == nil || j.Reason.ID != reason {
+		t.Errorf("reason %+v, want %s", j.Reason, reason)
+	} else {
+		t.Logf("%s: %s; next: %s", j.Reason.What, j.Reason.Why, j.Reason.Next)
+	}
+	if j.Workload.Outcome == "EXITED" {
+		t.Error("the workload ran")
+	}
+	if exists(filepath.Join(r.dir, job, "summary.csv")) {
+		t.Error("something was delivered")
+	}
+}
+
+func TestSystemd(t *testing.T) {
+	payload := makePayload(t, "systemd")
+	for _, delegate := range []string{"all", "default"} {
+		t.Run(delegate, func(t *testing.T) {
+			r := boot(t, guest{tier: "systemd", kernel: "6.12", delegate: delegate, memory: 1536}, payload)
+			t.Log(r.text(t, "root.log"))
+			login, scope := readFacts(t, r, "login"), readFacts(t, r, "scope")
+			if login.UID != 1000 || !strings.Contains(login.Cgroup, "/session-") {
+				t.Errorf("not a login session: %+v", login)
+			}
+			// Where ssh puts its users: a scope of root's, so nsbox has to ask for its own.
+			if login.OwnMkdir != "EACCES" {
+				t.Errorf("making a group in the session's scope: %s, want EACCES", login.OwnMkdir)
+			}
+			if !strings.Contains(scope.Cgroup, "/user@1000.service/") || scope.OwnMkdir != "ok" {
+				t.Errorf("a delegated scope is not delegated: %+v", scope)
+			}
+			want := []string{"memory", "pids"}
+			if delegate == "all" {
+				want = []string{"cpu", "cpuset", "io", "memory", "pids"}
+			}
+			for _, c := range want {
+				if !slices.Contains(strings.Fields(scope.Controllers), c) {
+					t.Errorf("delegation %s gives no controller %s: %s", delegate, c, scope.Controllers)
+				}
+			}
+			if login.UIDMap != "0 100000 65536/0 100000 65536" {
+				t.Errorf("newuidmap: %s", login.UIDMap)
+			}
+			for _, name := range []string{"login", "scope"} {
+				t.Run(name, func(t *testing.T) { subordinate(t, delivered(t, r, name)) })
+			}
+			t.Run("gotests", func(t *testing.T) { passed(t, r, "systemd") })
+		})
+	}
+}
+
+// subordinate: the ids in the box all come from u's range.
+func subordinate(t *testing.T, j jobResult) {
+	t.Helper()
+	for _, row := range []string{"uid_map", "gid_map"} {
+		ids := idMap(t, j, row)
+		for inside, outside := range ids {
+			if outside < 100000 || outside >= 100000+65536 {
+				t.Errorf("%s: %d is %d outside, want one of 100000:65536", row, inside, outside)
+			}
+		}
+		if len(ids) != 2 || ids[10001] == 0 {
+			t.Errorf("%s %v", row, ids)
+		}
+	}
+	for _, d := range j.Degraded {
+		if d.Dimension == "launcher_identity" || d.Dimension == "identity" || d.Dimension == "landlock" {
+			t.Errorf("%s is degraded for a plain user", d.Dimension)
+		}
+	}
+}
+
+// TestNoMarkerIsAFailure boots a guest that dies before it can say anything.
+func TestNoMarkerIsAFailure(t *testing.T) {
+	payload := t.TempDir()
+	if err := os.WriteFile(filepath.Join(payload, "root.sh"), []byte("echo c >/proc/sysrq-trigger\nsleep 60\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	code := exitOf(t, "sh", "run.sh", "quick", "--kernel", "6.12", "--timeout", "60", "--payload", payload, "--out", out)
+	if code != noMarker {
+		t.Errorf("exit status %d, want %d", code, noMarker)
+	}
+}
+
+// TestStatusComesOut: run.sh's own status is what the guest's scripts ended with.
+func TestStatusComesOut(t *testing.T) {
+	payload := t.TempDir()
+	if err := os.WriteFile(filepath.Join(payload, "run.sh"), []byte("id -u; exit 7\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	if code := exitOf(t, "sh", "run.sh", "quick", "--kernel", "6.12", "--timeout", "60", "--payload", payload, "--out", out); code != 7 {
+		t.Errorf("exit status %d, want 7", code)
+	}
+	if got := (results{dir: filepath.Join(out, "results")}).text(t, "run.log"); got != "1000\n" {
+		t.Errorf("run.log %q", got)
+	}
+}
