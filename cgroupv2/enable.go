@@ -19,6 +19,10 @@ const (
 	// The kernel counts a process that has just left for some milliseconds.
 	busyTries = 20
 	busyPause = 5 * time.Millisecond
+
+	// Processes that are on their way out of the directory get longer, since on a
+	// loaded machine they have to be scheduled first.
+	leaveTries = 400
 )
 
 // wanted lists the controllers that limits are made of. memory comes first on
@@ -115,7 +119,7 @@ func (r *Root) enableAll(can []string, own string) error {
 			}
 			moved = true
 		}
-		err = retryBusy(func() error {
+		err = retryBusy(leaveTries, func() error {
 			if others, _, err = r.members(); err == nil && len(others) > 0 {
 				return unix.EBUSY
 			}
@@ -129,7 +133,7 @@ func (r *Root) enableAll(can []string, own string) error {
 			return failure("read cgroup.procs of", r.path, err)
 		}
 	}
-	err := retryBusy(func() error {
+	err := retryBusy(busyTries, func() error {
 		return writeSmall(r.dir, "cgroup.subtree_control", "+"+strings.Join(can, " +"))
 	})
 	if err == nil && handsDown(r.dir, can) {
@@ -147,11 +151,11 @@ func (r *Root) enableAll(can []string, own string) error {
 	return ownership("write cgroup.subtree_control of", r.path, err)
 }
 
-// retryBusy repeats f while the kernel says EBUSY, for 100 ms at most.
-func retryBusy(f func() error) error {
+// retryBusy repeats f every 5 ms while it gives EBUSY, at most tries times.
+func retryBusy(tries int, f func() error) error {
 	for try := 0; ; try++ {
 		err := f()
-		if err != unix.EBUSY || try == busyTries {
+		if err != unix.EBUSY || try == tries {
 			return err
 		}
 		time.Sleep(busyPause)
@@ -171,7 +175,7 @@ func (r *Root) members() (others []int, inside bool, err error) {
 
 // stays reports whether a process is likely to stay in the directory. Helpers of
 // the caller end soon, and another launcher moves away; a shell does neither,
-// and is not worth 100 ms.
+// and is not waited for.
 func stays(pid int) bool {
 	proc := "/proc/" + strconv.Itoa(pid)
 	text, err := os.ReadFile(proc + "/stat")

@@ -1,8 +1,9 @@
 package cgroupv2
 
 import (
-	"bytes"
+	"bufio"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -137,15 +138,19 @@ func TestRealLaunchersAtOnce(t *testing.T) {
 	}
 	defer d.Close()
 	var all []*exec.Cmd
-	var outs [6]bytes.Buffer
-	var gates []interface{ Close() error }
+	var outs [6]*bufio.Reader
+	var gates []io.Closer
 	for i := range outs {
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = []string{"CGROUPV2_TEST_ACT=find 0"}
 		if realDir() != "" {
 			cmd.Env = append(cmd.Env, "CGROUPV2_TEST_ROOT="+dir)
 		}
-		cmd.Stdout = &outs[i]
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		outs[i] = bufio.NewReader(out)
 		gate, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -156,12 +161,18 @@ func TestRealLaunchersAtOnce(t *testing.T) {
 		}
 		all, gates = append(all, cmd), append(gates, gate)
 	}
+	for _, out := range outs {
+		if line, err := out.ReadString('\n'); line != "ready\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
 	for _, g := range gates {
 		g.Close()
 	}
 	for i, cmd := range all {
-		if err := cmd.Wait(); err != nil || outs[i].String() != dir+" [memory pids cpu]\n" {
-			t.Errorf("launcher %d: %v, %q", i, err, outs[i].String())
+		line, err := io.ReadAll(outs[i])
+		if err := errors.Join(err, cmd.Wait()); err != nil || string(line) != dir+" [memory pids cpu]\n" {
+			t.Errorf("launcher %d: %v, %q", i, err, line)
 		}
 	}
 	if others, _, err := r.members(); err != nil || len(others) > 0 {

@@ -60,6 +60,7 @@ type ended struct {
 	out   string
 	stats Stats
 	rows  []Applied
+	wall  time.Duration // from "go" until nothing was left
 }
 
 // perform runs an act of this binary in the work leaf, under limits, until
@@ -89,6 +90,7 @@ func perform(t *testing.T, r *Root, l Limits, act string) ended {
 	if err := g.MoveToWork(cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
+	released := time.Now()
 	in.Close()
 	cmd.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -98,6 +100,7 @@ func perform(t *testing.T, r *Root, l Limits, act string) ended {
 		g.Kill()
 		g.WaitEmpty(deadline(t, 5*time.Second))
 	}
+	e.wall = time.Since(released)
 	if e.stats, err = g.Stats(); err != nil {
 		t.Error(err)
 	}
@@ -105,7 +108,7 @@ func perform(t *testing.T, r *Root, l Limits, act string) ended {
 		t.Error(err)
 	}
 	e.state, e.out = cmd.ProcessState, out.String()
-	t.Logf("%s under %+v: %v, %q\n%+v", act, l, e.state, strings.ReplaceAll(strings.TrimSpace(e.out), "\n", " "), e.stats)
+	t.Logf("%s under %+v: %v after %v, %q\n%+v", act, l, e.state, e.wall.Round(time.Millisecond), strings.ReplaceAll(strings.TrimSpace(e.out), "\n", " "), e.stats)
 	return e
 }
 
@@ -161,7 +164,9 @@ func TestRealBirthIsNotCharged(t *testing.T) {
 	if !e.state.Success() || e.stats.MemoryKilled() {
 		t.Errorf("%v, %+v", e.state, e.stats)
 	}
-	if e.stats.MemoryPeak != Unknown && e.stats.MemoryPeak > 4<<20 {
+	// This one is a Go program that goes on after the move; it was seen to touch
+	// up to 4.5 MiB more.
+	if e.stats.MemoryPeak != Unknown && e.stats.MemoryPeak > 8<<20 {
 		t.Errorf("peak %d", e.stats.MemoryPeak)
 	}
 }
@@ -204,15 +209,17 @@ func TestRealPids(t *testing.T) {
 	}
 }
 
+// The share of wall time is compared, not the time: an emulated or loaded
+// machine needs many times longer for the same work.
 func TestRealCPU(t *testing.T) {
 	r := realRoot(t)
 	e := perform(t, r, Limits{CPUPercent: 20}, "burn 2000")
-	if e.stats.CPU.Usage > 800_000 || e.stats.CPU.Throttled == 0 || e.stats.CPU.Periods == 0 {
-		t.Errorf("2 s at 20%%: %+v", e.stats.CPU)
+	if share := float64(e.stats.CPU.Usage) / float64(e.wall.Microseconds()); share > 0.30 || e.stats.CPU.Throttled == 0 || e.stats.CPU.Periods == 0 {
+		t.Errorf("at 20%%: %.0f%% of a core, %+v", 100*share, e.stats.CPU)
 	}
 	e = perform(t, r, Limits{CPUPercent: 400}, "burn 2000")
-	if e.stats.CPU.Usage < 800_000 || e.stats.CPU.Throttled > 0 {
-		t.Errorf("control, 2 s at 400%%: %+v", e.stats.CPU)
+	if e.stats.CPU.Usage < 400_000 || e.stats.CPU.Throttled > 0 {
+		t.Errorf("control, at 400%%: %+v", e.stats.CPU)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"strings"
+	"time"
 
 	"nsbox/launcher/policy"
 	"nsbox/launcher/probe"
@@ -118,10 +119,11 @@ func (simulated) execute(context.Context, Request, Streams) Result {
 // Start is the only door to execution: a decision other than RUN never reaches
 // the backend.
 func Start(ctx context.Context, b Backend, d *Decision, req Request, s Streams) Result {
+	begun := time.Now().UTC()
 	if d.Verdict != VerdictRun || d.Backend != b.Name() {
 		res := newResult()
 		res.Backend, res.Policy, res.Digests.Policy = b.Name(), d.Policy, d.PolicyDigest
-		res.Workload.Detail = "refused before anything was started"
+		res.Started, res.Workload.Detail = begun, "refused before anything was started"
 		if d.policyFault {
 			res.Workload.Outcome = RefusedPolicy
 		}
@@ -136,7 +138,7 @@ func Start(ctx context.Context, b Backend, d *Decision, req Request, s Streams) 
 	res := b.execute(ctx, req, s)
 	if b.Name() == SimulatedName {
 		res.Policy, res.Digests.Policy, res.Digests.Plan, res.Degraded = d.Policy, d.PolicyDigest, d.Digest, d.Degraded
-		res.ExitStatus = ExitOK
+		res.Started, res.ExitStatus = begun, ExitOK
 		if req.Deliver != "" {
 			res.ExitStatus = ExitUndelivered
 		}

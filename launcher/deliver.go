@@ -92,8 +92,9 @@ func deliver(copied, dir, name, digest string) (path string, err error) {
 	if err != nil {
 		return fail(err)
 	}
-	if err = d.Sync(); err != nil {
-		return fail(err)
+	if syncErr := d.Sync(); syncErr != nil {
+		// The file is there, under its name, whole: only a power cut could take it back.
+		return path, reason.Wrap(reason.DeliverFailed, path, "is published, but its directory could not be made durable", "check the disk", syncErr)
 	}
 	return path, nil
 }

@@ -136,7 +136,7 @@ func (x *Examination) doctorGroup(req DoctorRequest) (*cgroupv2.Group, func(), e
 	}
 	root, err := cgroupv2.Find(req.Cgroup)
 	if err != nil {
-		return nil, nil, cgroupReason(err)
+		return nil, nil, probe.CgroupReason(err)
 	}
 	id, err := newAttemptID(time.Now())
 	if err != nil {
@@ -146,7 +146,7 @@ func (x *Examination) doctorGroup(req DoctorRequest) (*cgroupv2.Group, func(), e
 	g, err := root.Create(id)
 	if err != nil {
 		root.Close()
-		return nil, nil, cgroupReason(err)
+		return nil, nil, probe.CgroupReason(err)
 	}
 	return g, func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopWithin)

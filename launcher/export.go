@@ -250,7 +250,7 @@ func (x *export) spec() (*nsexec.Spec, error) {
 		Rlimits: []nsexec.Rlimit{
 			both("nofile", unix.RLIMIT_NOFILE, uint64(l.FDs)),
 			both("fsize", unix.RLIMIT_FSIZE, uint64(ep.Bounds.FileBytes)),
-			both("cpu", unix.RLIMIT_CPU, uint64(l.CPU.Seconds())),
+			both("cpu", unix.RLIMIT_CPU, uint64((l.CPU+time.Second-1)/time.Second)),
 			both("core", unix.RLIMIT_CORE, 1),
 			both("nproc", unix.RLIMIT_NPROC, uint64(l.Tasks)),
 		},

@@ -220,24 +220,26 @@ func deniedBy(p *policy.Policy, n nsexec.Node) error {
 
 // rlimits are the per-process limits; each is set hard, so it cannot be raised.
 func rlimits(l policy.Limits, h *probe.Host) []nsexec.Rlimit {
-	both := func(name string, res int, v uint64) nsexec.Rlimit {
-		return nsexec.Rlimit{Name: name, Resource: res, Soft: v, Hard: v}
+	both := func(name string, res int, v uint64) nsexec.Rlimit { return nsexec.Rlimit{Name: name, Resource: res, Soft: v, Hard: v} }
+	// Values that nsbox chose itself give way to a lower inherited limit: stricter is fine.
+	own := func(name string, res int, v uint64) nsexec.Rlimit {
+		if hard, ok := h.RLimits[name]; ok && hard != probe.Unlimited {
+			v = min(v, uint64(hard))
+		}
+		return both(name, res, v)
 	}
 	cpu := uint64(l.CPU.PerProcess.Seconds())
-	stack := uint64(8 << 20)
-	if hard, ok := h.RLimits["stack"]; ok && hard != probe.Unlimited {
-		stack = min(stack, uint64(hard))
-	}
+	kill := own("cpu", unix.RLIMIT_CPU, cpu+1).Hard
 	return []nsexec.Rlimit{
 		both("nofile", unix.RLIMIT_NOFILE, uint64(l.FDs)),
 		both("fsize", unix.RLIMIT_FSIZE, uint64(l.FileSize)),
 		// SIGXCPU at the soft limit, SIGKILL a second later for who ignores it.
-		{Name: "cpu", Resource: unix.RLIMIT_CPU, Soft: cpu, Hard: cpu + 1},
+		{Name: "cpu", Resource: unix.RLIMIT_CPU, Soft: cpu, Hard: max(kill, cpu)},
 		// 1, not 0: the kernel takes 1 as "never start a core-pipe handler", core(5).
-		both("core", unix.RLIMIT_CORE, 1),
+		own("core", unix.RLIMIT_CORE, 1),
 		both("nproc", unix.RLIMIT_NPROC, uint64(l.Tasks)),
-		both("stack", unix.RLIMIT_STACK, stack),
-		both("memlock", unix.RLIMIT_MEMLOCK, 64<<10),
+		own("stack", unix.RLIMIT_STACK, 8<<20),
+		own("memlock", unix.RLIMIT_MEMLOCK, 64<<10),
 		both("msgqueue", unix.RLIMIT_MSGQUEUE, 0),
 		both("rtprio", unix.RLIMIT_RTPRIO, 0),
 		both("nice", unix.RLIMIT_NICE, 0),
@@ -248,8 +250,8 @@ func rlimits(l policy.Limits, h *probe.Host) []nsexec.Rlimit {
 // nobody could raise it, and a lower one than asked for would be another policy.
 func rlimitsPossible(want []nsexec.Rlimit, h *probe.Host) error {
 	for _, w := range want {
-		if _, known := h.RLimits[w.Name]; !known {
-			continue // 0 or lowered by nsbox itself: always possible
+		if w.Hard == 0 {
+			continue // always possible
 		}
 		if e := h.RlimitRefusal(w.Name, int64(w.Hard)); e != nil {
 			return e

@@ -98,7 +98,7 @@ func (s *state) lookAgain(p *prover, id string, r *remains) error {
 	for _, what := range s.inventory(r) {
 		errs = append(errs, errors.New(strings.TrimPrefix(what, "remove ")+" is still there"))
 	}
-	if r.marker.IDs != nil && p.slots != nil {
+	if r.marker.IDs != nil && p.slots != nil && !r.state.Has(journal.CgroupIntent) {
 		ctx, cancel := context.WithTimeout(context.Background(), endGrace)
 		defer cancel()
 		errs = append(errs, p.slots.vacant(ctx, *r.marker.IDs, r.marker.Attempt))

@@ -1,6 +1,8 @@
 package launcher
 
 import (
+	"slices"
+
 	"nsbox/launcher/journal"
 	"nsbox/launcher/probe"
 	"nsbox/launcher/reason"
@@ -26,7 +28,8 @@ func (r *run) closeMark() {
 	st := r.att.journal.State()
 	stopped := st.Has(journal.StopProved) && (!st.Has(journal.ExporterIntent) || st.Has(journal.ExporterStopped))
 	verified := r.res.Cleanup.Outcome == CleanupVerified && st.Has(journal.CleanupVerified)
-	if !st.Has(journal.Outcome) || !stopped || !verified && !st.Has(journal.Quarantined) {
+	delivering := slices.Contains(st.Open(), journal.DeliverIntent)
+	if !st.Has(journal.Outcome) || !stopped || delivering || !verified && !st.Has(journal.Quarantined) {
 		r.mark.keep()
 		return
 	}

@@ -173,5 +173,6 @@ type Stream struct {
 	BytesTotal int64  `json:"bytes_total"`
 	BytesKept  int64  `json:"bytes_kept"`
 	Truncated  bool   `json:"truncated"`
+	LiveLost   bool   `json:"live_lost"` // the caller's end took no more; all kept bytes are in the attempt's directory
 	Text       string `json:"text"`
 }

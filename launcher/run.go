@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -20,6 +21,7 @@ import (
 	"nsbox/launcher/attest"
 	"nsbox/launcher/journal"
 	"nsbox/launcher/policy"
+	"nsbox/launcher/probe"
 	"nsbox/launcher/reason"
 	"nsbox/launcher/rootfs"
 	"nsbox/launcher/stage"
@@ -62,13 +64,17 @@ func newResult() Result {
 	}
 }
 
+// sharedVM says whether the set-up runs in the launcher's memory (CLONE_VM) or
+// in a copy of it (fork).
+const sharedVM = false
+
 // run is one attempt in the making; its methods are the phases in order.
 type run struct {
 	req     Request
 	streams Streams
 	start   time.Time
 	res     Result
-	cancel  sysSignal
+	cancel  syscall.Signal
 
 	umask      int // the caller's
 	state      *state
@@ -204,6 +210,9 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 		"nonce": r.mark.Nonce, "dir": r.mark.Dir.String(), "ids": slotText(*r.mark.IDs), "deliver": r.req.Deliver}); err != nil {
 		return nil, err
 	}
+	if err := r.canSample(); err != nil {
+		return nil, err
+	}
 	if err := r.loadFilters(); err != nil {
 		return nil, err
 	}
@@ -273,6 +282,19 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 		return nil, reason.Wrap(reason.JournalWrite, a.dir+"/journal", "could not be made durable before the program was started", "free space in the state directory", err)
 	}
 	return box, nil
+}
+
+// canSample refuses where a degraded dimension rests on sampling and the kernel
+// does not list a task's children (CONFIG_PROC_CHILDREN): a sampler that sees
+// nothing would never reach a limit.
+func (r *run) canSample() error {
+	if !r.plan.degraded(policy.DimMemory) && !r.plan.degraded(policy.DimCPUTotal) {
+		return nil
+	}
+	if _, err := os.ReadFile("/proc/thread-self/children"); err != nil {
+		return reason.Wrap(reason.HostFactsUnreadable, "/proc/PID/task/TID/children", "this kernel does not list children, so nothing can be sampled", "use a delegated cgroup", err)
+	}
+	return nil
 }
 
 func (r *run) loadFilters() error {
@@ -481,8 +503,10 @@ func (r *run) deliver(f *finalizer) {
 	path, err := deliver(f.copied, r.req.Deliver, r.res.Artifact.Name, r.res.Artifact.SHA256)
 	unix.Umask(private)
 	if err != nil {
-		r.res.Delivery.Outcome = DeliveryBlocked
 		f.fail(reason.Of(err))
+	}
+	if path == "" {
+		r.res.Delivery.Outcome = DeliveryBlocked
 		f.record(journal.DeliverAbandoned, nil)
 		return
 	}
@@ -540,7 +564,7 @@ func toReason(err error) *reason.Error {
 	}
 	var c *cgroupv2.Error
 	if errors.As(err, &c) {
-		return cgroupReason(err)
+		return probe.CgroupReason(err)
 	}
 	return reason.Wrap(reason.Internal, "nsbox", "met an error it has no name for", "report this as a fault of nsbox", err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,11 +28,13 @@ func idSet(s probe.Slot) hostIDs {
 // errBlind means that processes may be there which this process cannot see.
 var errBlind = errors.New("/proc does not show every process (hidepid, or a pid namespace of its own)")
 
-// holders lists the processes that have one of the ids, or that live in a user
-// namespace which maps one, or that are in a namespace of the caller without a
-// map: a set-up that has not got its ids yet. A process that ends meanwhile is
-// none; one that cannot be read is an error. Two looks must agree on "none",
-// since a child may get a number that the first look had passed already.
+// holders lists the processes that live in a user namespace which maps one of the
+// ids alone, as only a box of nsbox's does: other rootless tools of the account
+// draw from the same range, but map the whole of it. A process of the caller in a
+// namespace without a map counts too: it may be a set-up that has not got its ids
+// yet. One that ends meanwhile is none; one that cannot be read is an error. Two
+// looks must agree on "none", since a child may get a number that the first look
+// had passed already.
 func holders(ids hostIDs) ([]int, error) {
 	for range 2 {
 		found, err := holdersOnce(ids)
@@ -79,17 +82,11 @@ func holds(dir string, ids hostIDs) (bool, error) {
 	if p.gone() {
 		return false, nil
 	}
-	for _, uid := range p.uids {
-		if ids.uids[uid] {
-			return true, nil
-		}
+	mine := slices.Contains(p.uids, int64(os.Getuid()))
+	for i := range p.uids {
+		mine = mine || ids.uids[p.uids[i]] || i < len(p.gids) && ids.gids[p.gids[i]]
 	}
-	for _, gid := range p.gids {
-		if ids.gids[gid] {
-			return true, nil
-		}
-	}
-	if len(p.uids) == 0 || p.uids[0] != int64(os.Getuid()) {
+	if !mine {
 		return false, nil
 	}
 	m, err := os.ReadFile(dir + "/uid_map")
@@ -101,24 +98,10 @@ func holds(dir string, ids hostIDs) (bool, error) {
 
 // mapsOne tells a namespace of the slot, or one that has no map yet.
 func mapsOne(uidMap []byte, uids map[int64]bool) bool {
-	lines := strings.Split(strings.TrimSpace(string(uidMap)), "\n")
-	for _, l := range lines {
-		f := strings.Fields(l)
-		if len(f) != 3 {
+	for l := range strings.Lines(strings.TrimSpace(string(uidMap)) + "\n") {
+		f := numbers(strings.Fields(l))
+		if len(f) != 3 || f[2] == 1 && uids[f[1]] {
 			return true
-		}
-		start, err1 := strconv.ParseInt(f[1], 10, 64)
-		count, err2 := strconv.ParseInt(f[2], 10, 64)
-		if err1 != nil || err2 != nil {
-			return true
-		}
-		if count > 1<<16 {
-			continue // the host's own namespace, or a container's: never nsbox's
-		}
-		for uid := range uids {
-			if uid >= start && uid < start+count {
-				return true
-			}
 		}
 	}
 	return false

@@ -92,7 +92,7 @@ func (c *capture) live(to io.Writer) {
 func (c *capture) stream() Stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Stream{BytesTotal: c.total, BytesKept: int64(len(c.kept)), Truncated: c.total > int64(len(c.kept)), Text: textOf(c.kept, c.total > int64(len(c.kept)))}
+	return Stream{BytesTotal: c.total, BytesKept: int64(len(c.kept)), Truncated: c.total > int64(len(c.kept)), LiveLost: c.lost, Text: textOf(c.kept, c.total > int64(len(c.kept)))}
 }
 
 func (c *capture) bytes() []byte {

@@ -50,6 +50,9 @@ func connect(ctx context.Context, uid int, list []address) (*systemd.Conn, strin
 			}
 			conn.Close()
 		}
+		if ctx.Err() != nil {
+			err = ctx.Err() // else it reads as a connection that somebody closed
+		}
 		all = append(all, fmt.Sprintf("%s: %v", a.dial, err))
 	}
 	return nil, "", errors.New(strings.ReplaceAll(strings.Join(all, "; "), "\n", " "))

@@ -20,7 +20,7 @@
 //
 // Who starts nsbox often can keep one delegated unit for the whole session by
 // starting the shell in a leaf of it; see ownCandidates in package cgroupv2.
-// Then nothing is asked at all:
+// Then the manager is only asked whether the unit is delegated:
 //
 //	systemd-run --user --scope -p Delegate=yes -- sh -c '
 //	  d=/sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)

@@ -15,9 +15,10 @@ import (
 	"nsbox/cgroupv2"
 )
 
-// timeout bounds the whole exchange. A manager answers within milliseconds; one
-// that hangs must not hold the attempt.
-const timeout = 10 * time.Second
+// timeout bounds the whole exchange: one that hangs must not hold the attempt. A
+// manager answers at once, but a bus that is started by the first question may
+// take seconds on a loaded machine.
+const timeout = 30 * time.Second
 
 // Manager is a connection to the systemd manager of the caller, made by the
 // first question. It is not for use by several goroutines at once.
@@ -31,7 +32,7 @@ type Manager struct {
 	err    error // why there is no connection
 }
 
-// New returns a Manager that answers until ctx is done, or 10 seconds have
+// New returns a Manager that answers until ctx is done, or 30 seconds have
 // passed. It does nothing yet. Close it.
 func New(ctx context.Context) *Manager {
 	uid := os.Geteuid()

@@ -38,7 +38,7 @@ func commandLine(args []string, c *console, run runner) (status int) {
 	}
 	switch inv.command {
 	case "exec":
-		return execute(args, inv, c, chosen(inv.Exec, run))
+		return execute(args, inv, c, chosen(inv.Exec, c, run))
 	case "plan":
 		if status, err = showPlan(c, inv.Plan); err == nil {
 			return status

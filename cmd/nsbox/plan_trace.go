@@ -10,8 +10,9 @@ import (
 )
 
 // chosen returns the runner that --backend and --trace ask for; without either
-// it is run itself, and nothing is decided twice.
-func chosen(f execFlags, run runner) runner {
+// it is run itself, and nothing is decided twice. A simulation says so on
+// standard error whatever --quiet asks: its exit status alone would mislead.
+func chosen(f execFlags, c *console, run runner) runner {
 	if f.Backend == "" && f.Trace == "" {
 		return run
 	}
@@ -19,6 +20,9 @@ func chosen(f execFlags, run runner) runner {
 		b, err := launcher.BackendByName(f.Backend, launcher.Runner(run))
 		if err != nil {
 			return refusal(reasonOf(err))
+		}
+		if b.Name() == launcher.SimulatedName {
+			defer c.note("%s: nothing was executed, delivered or enforced", launcher.SimulatedName)
 		}
 		var file *os.File
 		if f.Trace != "" {

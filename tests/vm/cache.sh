@@ -51,4 +51,5 @@ cached() {
     ) 9>"$cache/$name.lock" || stop "$name could not be made" "see the lines above"
     touch "$artifact" # in use: see below
     find "$cache" -maxdepth 1 -name "$name-????????????????" -mtime +14 -exec rm -rf {} +
+    find "$cache" -maxdepth 1 -name '.new.??????' -mtime +1 -exec rm -rf --one-file-system {} + # of a run that was killed
 }

@@ -52,7 +52,9 @@ as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo env "PATH=$PATH" "NSBOX_VM_MIRROR=${NSBOX_VM_MIRROR:-}" "$@"; fi
 }
 make_image() { # SUITE FILE
-    as_root sh "$here/image.sh" "$1" "$2"
+    # mmdebstrap mounts proc and devices below the tree it makes. In namespaces of
+    # its own they go with it however it ends, and no cleaning up ever meets them.
+    as_root unshare --mount --propagation private --pid --fork --kill-child --mount-proc sh "$here/image.sh" "$1" "$2"
     as_root chown "$(id -u):$(id -g)" "$2"
 }
 

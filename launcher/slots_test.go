@@ -1,0 +1,216 @@
+package launcher
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"nsbox/launcher/probe"
+	"nsbox/launcher/reason"
+)
+
+func someIdentity(slots int64) probe.Identity {
+	r := probe.Range{Start: 4100000000, Count: 4 * slots}
+	return probe.Identity{Kind: probe.Subordinate, UID: r, GID: r, Source: "a test"}
+}
+
+func TestSlotsAreExclusive(t *testing.T) {
+	s, err := slotsIn(t.TempDir()+"/h", thisBoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := someIdentity(2)
+	a, err := s.take(id, "A")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.take(id, "B")
+	if err != nil || a.n == b.n {
+		t.Fatalf("%v: slots %d and %d", err, a.n, b.n)
+	}
+	if _, err := s.take(id, "C"); reason.Of(err) == nil || reason.Of(err).ID != reason.IdentitySlotsExhausted {
+		t.Errorf("a third of two: %v", err)
+	}
+	a.release(true)
+	if c, err := s.take(id, "C"); err != nil || c.n != a.n {
+		t.Errorf("after a release: %+v, %v", c, err)
+	}
+}
+
+// TestDirtySlotIsGivenOutOnlyWhenEmpty puts a process under the ids, in a user
+// namespace that maps them one by one, and one in a namespace that maps a range.
+func TestDirtySlotIsGivenOutOnlyWhenEmpty(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can map ids that are not its own without a helper")
+	}
+	s, err := slotsIn(t.TempDir()+"/h", thisBoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := someIdentity(2)
+	start := func(size int) *exec.Cmd {
+		cmd := exec.Command("/bin/sleep", "100")
+		m := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(id.UID.Start), Size: size}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: m, GidMappings: m, Credential: &syscall.Credential{NoSetGroups: true}}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	dirty := func() *slot {
+		sl, err := s.take(id, "DEAD")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sl.release(false)
+		return sl
+	}
+	stop := func(c *exec.Cmd) { c.Process.Kill(); c.Wait() }
+
+	if sl := dirty(); sl.n != 0 {
+		t.Fatal("the first slot is not the first")
+	}
+	other := start(100) // as another rootless tool would
+	// Some unrelated process of root's may be between its namespace and its map.
+	var sl *slot
+	for range 20 {
+		if sl, err = s.take(id, "NEXT"); err != nil || sl.n == 0 {
+			break
+		}
+		sl.release(true)
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err != nil || sl.n != 0 {
+		t.Errorf("another tool's process: slot %+v, %v", sl, err)
+	}
+	sl.release(false)
+	stop(other)
+
+	box := start(1)
+	defer stop(box)
+	sl, err = s.take(id, "AFTER")
+	if err != nil || sl.n != 1 {
+		t.Errorf("a process of the box is left: slot %+v, %v", sl, err)
+	}
+	sl.release(true)
+	ids, _ := id.Map(0)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if err := s.vacant(ctx, ids, "NEXT"); err == nil {
+		t.Error("vacant with a process in it")
+	}
+	stop(box)
+	if err := s.vacant(context.Background(), ids, "NEXT"); err != nil {
+		t.Errorf("vacant after its end: %v", err)
+	}
+	if sl, err = s.take(id, "AFTER"); err != nil || sl.n != 0 { // given back by vacant, so not looked at again
+		t.Errorf("after its end: slot %+v, %v", sl, err)
+	}
+}
+
+// TestSlotPlaceIsNotSquatted is B142: nothing that others may write to is used.
+func TestSlotPlaceIsNotSquatted(t *testing.T) {
+	home := t.TempDir()
+	if err := os.Mkdir(home+"/slots", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(home+"/slots", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := slotsIn(home, thisBoot); reason.Of(err) == nil || reason.Of(err).ID != reason.SlotPlace {
+		t.Errorf("a place open to others: %v", err)
+	}
+	if err := os.Chmod(home+"/slots", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s, err := slotsIn(home, thisBoot)
+	if err != nil {
+		t.Fatalf("the control: %v", err)
+	}
+	ids, _ := someIdentity(1).Map(0)
+	if err := os.Symlink(filepath.Join(home, "target"), s.path(ids)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.take(someIdentity(1), "A"); reason.Of(err) == nil || reason.Of(err).ID != reason.SlotPlace || !missing(home+"/target") {
+		t.Errorf("a link in place of the lock: %v", err)
+	}
+}
+
+func TestSlotHomeDoesNotAskTheEnvironment(t *testing.T) {
+	was, err := slotHome(os.Getuid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	if now, err := slotHome(os.Getuid()); err != nil || now != was || !filepath.IsAbs(now) || strings.HasPrefix(now, "/tmp") {
+		t.Errorf("%q, then %q, %v", was, now, err)
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	s := newState(t)
+	ctx := context.Background()
+	a, err := s.enter(ctx, "A", 2, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.enter(ctx, "B", 2, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.enter(ctx, "C", 2, 0)
+	if e := reason.Of(err); e == nil || e.ID != reason.Busy || !strings.Contains(e.What, "A") || !strings.Contains(e.What, "B") {
+		t.Errorf("a third of two: %v", err)
+	}
+	const line = 60 * time.Millisecond
+	began := time.Now()
+	if _, err := s.enter(ctx, "C", 2, line); reason.Of(err) == nil || reason.Of(err).ID != reason.Busy || time.Since(began) < line {
+		t.Errorf("after %s: %v", time.Since(began), err)
+	}
+	time.AfterFunc(line, b.release)
+	c, err := s.enter(ctx, "C", 2, time.Minute)
+	if err != nil {
+		t.Fatalf("waiting: %v", err)
+	}
+	c.release()
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	d, _ := s.enter(ctx, "D", 2, 0)
+	defer d.release()
+	if _, err := s.enter(cancelled, "E", 2, time.Minute); reason.Of(err) == nil {
+		t.Errorf("a cancelled wait: %v", err)
+	}
+	a.release()
+}
+
+func TestZombiesAndMaps(t *testing.T) {
+	status := func(state, threads string) []byte {
+		return []byte("Name:\tx\nState:\t" + state + " (x)\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nThreads:\t" + threads + "\n")
+	}
+	for want, cases := range map[bool][][2]string{true: {{"Z", "1"}, {"X", "0"}}, false: {{"Z", "2"}, {"R", "1"}, {"S", "3"}}} {
+		for _, c := range cases {
+			if o := parseOwner(status(c[0], c[1])); o.gone() != want || len(o.uids) != 4 || o.gids[3] != 8 {
+				t.Errorf("state %s with %s threads: %+v", c[0], c[1], o)
+			}
+		}
+	}
+	uids := map[int64]bool{100: true}
+	for m, want := range map[string]bool{
+		"": true, "0 100 1\n": true, "0 99 1\n 10001 100 1\n": true,
+		"0 0 4294967295\n": false, "0 1000 1\n1 100 65536\n": false, "0 101 1\n": false,
+	} {
+		if mapsOne([]byte(m), uids) != want {
+			t.Errorf("map %q: %v", m, !want)
+		}
+	}
+}
