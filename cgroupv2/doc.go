@@ -30,9 +30,9 @@
 // The order is: the explicit directory, alone; the caller's own group, and the
 // delegated unit it lives in; a scope that systemd makes for this process
 // (package scope); and, for uid 0 where systemd does not manage the machine, the
-// top of the hierarchy. Under systemd a directory must also carry systemd's mark
-// of delegation, since doing proves too much there (see marked); one without is
-// used without controllers, for want of better.
+// top of the hierarchy. Under systemd its word is needed too, by the mark it
+// leaves or by asking, since doing proves too much there (see marked); a
+// directory without it is used without controllers, for want of better.
 //
 // The kernel gives controllers only to the children of a directory that holds no
 // process. So the launcher moves itself, and nobody else, to a leaf. It never

@@ -91,8 +91,9 @@ func (simulated) survey(req Request, _ *policy.Policy) (Facts, error) {
 		SelfUIDMap: whole, SelfGIDMap: whole, MaxUserNS: 1000, Landlock: probe.Yes, LandlockABI: maxLandlockABI, RLimits: map[string]int64{},
 		SelfExe: probe.SelfExe{Path: "nsbox", WorldReadable: probe.Yes, Static: probe.Yes},
 	}
-	for _, name := range []string{"nofile", "fsize", "cpu", "core", "stack", "as", "nproc"} {
-		h.RLimits[name] = probe.Unlimited
+	h.RLimits["as"] = probe.Unlimited // set later than the others, and only where memory is degraded
+	for _, l := range rlimits(policy.Limits{}, h) {
+		h.RLimits[l.Name] = probe.Unlimited
 	}
 	id, err := probe.ChooseIdentity(h)
 	name := path.Base(path.Clean("/" + req.Argv[0]))

@@ -132,6 +132,9 @@ func Wanted(req Request, p *policy.Policy, destinations []endpoint.Endpoint) (Ca
 	return c.Normalised()
 }
 
+// executeCapability is the one whose refusal MakePlan words.
+const executeCapability = "execute"
+
 // Grant is one capability of a request held against the policy.
 type Grant struct {
 	Capability string `json:"capability"`
@@ -140,20 +143,15 @@ type Grant struct {
 	Rule       string `json:"rule"` // the policy key that decides
 }
 
-// Granted decides each capability in a fixed order. allowed are the policy's
-// own destinations. c is normalised.
-func Granted(c Capabilities, p *policy.Policy, allowed []endpoint.Endpoint) []Grant {
+// Granted decides each capability in a fixed order. allowed are the policy's own
+// destinations; python says whether the executable was found to be a Python
+// interpreter. c is normalised.
+func Granted(c Capabilities, p *policy.Policy, allowed []endpoint.Endpoint, python bool) []Grant {
 	var out []Grant
 	add := func(capability, requested, rule string, ok bool) {
 		out = append(out, Grant{capability, requested, ok, rule})
 	}
-	rule := "process_policy.exec_allowlist"
-	if p.PythonOnly() {
-		// Only the resolved closure tells what the name leads to; MakePlan refuses
-		// there, and this line says by which rule.
-		rule += " (a Python interpreter)"
-	}
-	add("execute", c.Executable, rule, true)
+	add(executeCapability, c.Executable, "process_policy.exec_allowlist", python || !p.PythonOnly())
 	for _, r := range c.ReadPaths {
 		add("read", r, "filesystem.input_paths", underAny(r, p.Filesystem.InputPaths))
 	}

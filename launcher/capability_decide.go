@@ -117,9 +117,9 @@ func decide(b Backend, req Request, p *policy.Policy, src policy.Source, f Facts
 	} else {
 		d.Request = c
 		// The policy package refuses a policy that lists a destination, so none is allowed.
-		d.Grants = Granted(c, p, nil)
+		d.Grants = Granted(c, p, nil, f.Closure != nil && f.Closure.Python != "")
 		for _, g := range d.Grants {
-			if !g.Allowed {
+			if !g.Allowed && g.Capability != executeCapability {
 				d.refuse(reason.New(reason.CapabilityDenied, g.Capability+" "+g.Requested, g.Rule+" does not list it", "leave it out, or use a policy that lists it"))
 			}
 		}

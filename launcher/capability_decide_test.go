@@ -118,7 +118,7 @@ func TestAnUnlistedEndpointIsDenied(t *testing.T) {
 // the one that exec would make.
 func TestDecidingIsPure(t *testing.T) {
 	p, src := goodPolicy(t)
-	f := goodFacts(t)
+	f := wholeFacts(t)
 	var first string
 	for range 3 {
 		d := decide(namespaces{}, goodRequest(), p, src, f, nil, nil)

@@ -12,6 +12,7 @@ import (
 
 	"nsbox/launcher/endpoint"
 	"nsbox/launcher/policy"
+	"nsbox/launcher/probe"
 	"nsbox/launcher/reason"
 )
 
@@ -121,14 +122,14 @@ func TestGrants(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, g := range Granted(n, p, endpoints(t, "A.example.:443")) {
+	for _, g := range Granted(n, p, endpoints(t, "A.example.:443"), false) {
 		word := "no "
 		if g.Allowed {
 			word = "yes "
 		}
 		got = append(got, word+g.Capability+" "+g.Requested)
 	}
-	want := []string{"yes execute python3", "yes read /in/x", "no read /input", "no write /", "no environment HOME", "yes environment PATH",
+	want := []string{"no execute python3", "yes read /in/x", "no read /input", "no write /", "no environment HOME", "yes environment PATH",
 		"no runtime 30s", "yes connect a.example:443", "no connect a.example:444", "no connect b.example:443"}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -171,8 +172,17 @@ func executed(t testing.TB, b fake, d *Decision) (Result, bool) {
 	return res, err == nil
 }
 
+// wholeFacts are goodFacts with no limit inherited at all.
+func wholeFacts(t testing.TB) Facts {
+	f := goodFacts(t)
+	for _, l := range rlimits(policy.Limits{}, f.Host) {
+		f.Host.RLimits[l.Name] = probe.Unlimited
+	}
+	return f
+}
+
 func newFake(t testing.TB) fake {
-	return fake{matrix: namespaces{}.Matrix(), facts: goodFacts(t), marker: t.TempDir() + "/marker"}
+	return fake{matrix: namespaces{}.Matrix(), facts: wholeFacts(t), marker: t.TempDir() + "/marker"}
 }
 
 // TestWithoutOneCapabilityNothingIsExecuted removes each member of the matrix in
@@ -228,7 +238,7 @@ func TestStartIsTheOnlyDoor(t *testing.T) {
 }
 
 func TestMatrixIsThePlansRows(t *testing.T) {
-	pl := mustPlan(t, goodFacts(t))
+	pl := mustPlan(t, wholeFacts(t))
 	var rows []string
 	for _, r := range pl.Restrictions {
 		if r.Status != "blocked" {

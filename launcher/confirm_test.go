@@ -145,7 +145,7 @@ func TestAPointFallsWithEachThingItRestsOn(t *testing.T) {
 // evidenceText is a document as doctor writes it, over a host of literals.
 func evidenceText(t testing.TB, rows []attest.Row, runs []TestRun) []byte {
 	t.Helper()
-	x := &Examination{Schema: ExaminationSchema, Box: rows, facts: goodFacts(t)}
+	x := &Examination{Schema: ExaminationSchema, Box: rows, facts: wholeFacts(t)}
 	text, err := x.Evidence(runs, "test", time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)

@@ -64,6 +64,9 @@ const trialWithin = 10 * time.Second
 // childFindings runs every trial as a re-exec of this binary.
 func childFindings(ctx context.Context, h *probe.Host, id probe.Identity) []Finding {
 	var out []Finding
+	if len(os.Args) > 0 && os.Args[0] == DoctorStage {
+		return nil // a program that does not look at its name would start itself for ever
+	}
 	for _, t := range trials() {
 		f := Finding{Area: t.area, Name: t.name, Serves: t.serves, How: t.how}
 		f.Answer, f.Shown = t.run(ctx, h, id)

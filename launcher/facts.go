@@ -58,7 +58,7 @@ func gather(req Request, st *state) (*gathered, error) {
 func (g *gathered) findCgroup(explicit string) {
 	systemd := scope.New(context.Background())
 	defer systemd.Close()
-	g.cgroup, g.facts.CgroupErr = cgroupv2.Search{Explicit: explicit, Scope: systemd.Enter}.Find()
+	g.cgroup, g.facts.CgroupErr = cgroupv2.Search{Explicit: explicit, Delegated: systemd.Delegated, Scope: systemd.Enter}.Find()
 	g.facts.Cgroup = g.facts.CgroupErr == nil
 	if !g.facts.Cgroup {
 		return

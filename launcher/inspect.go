@@ -88,6 +88,29 @@ func (in *inspection) process() {
 	}
 }
 
+func (in *inspection) hasProc() bool {
+	for _, n := range in.spec.Root {
+		if n.Kind == nsexec.Proc {
+			return true
+		}
+	}
+	return false
+}
+
+// cgroupView says what /proc/self/cgroup shows: outside of a cgroup namespace of
+// its own a process sees paths of the host's tree.
+func cgroupView(text string) string {
+	if !strings.HasSuffix(text, "\n") {
+		return "cut or empty: " + strconv.Quote(text)
+	}
+	for line := range strings.Lines(text) {
+		if !strings.HasSuffix(line, ":/\n") {
+			return strconv.Quote(line)
+		}
+	}
+	return "every line ends in the root"
+}
+
 func (in *inspection) init() {
 	const where = "/proc/PID/status of init"
 	kr, st := attest.KernelRead, in.seen.init
@@ -96,6 +119,8 @@ func (in *inspection) init() {
 	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
 		in.row("init-capabilities-"+set, noCaps, st.field(set), where, kr)
 	}
+	in.row("init-groups", "", st.field("Groups"), where, kr)
+	in.row("init-signals-blocked", noCaps, st.field("SigBlk"), where, kr)
 	in.row("init-no-new-privs", "1", st.field("NoNewPrivs"), where, kr)
 	in.row("init-seccomp-mode", "2", st.field("Seccomp"), where, kr)
 	// The mode alone would also be 2 where only a filter around the launcher is in force.
@@ -127,6 +152,11 @@ func (in *inspection) childReport() {
 	in.row("groups-inside", "0", strconv.Itoa(r.Groups), where, cr)
 	in.row("capabilities-inside", "[0 0 0]", fmt.Sprint(r.Caps), where, cr)
 	in.row("session", "2", strconv.Itoa(r.Session), where, cr)
+	in.row("hostname", in.spec.Hostname, r.Hostname, where, cr)
+	in.row("domainname", nsexec.NoDomain, r.Domainname, where, cr)
+	if in.hasProc() {
+		in.row("cgroup-view", "every line ends in the root", cgroupView(r.Cgroup), where+" (/proc/self/cgroup)", cr)
+	}
 	in.row("working-directory", in.spec.Command.Dir, r.Dir, where, cr)
 	in.keyring(where)
 	if hasProc(in.spec) {

@@ -51,11 +51,21 @@ func cgroupRows(prefix, path string, applied []cgroupv2.Applied) []attest.Row {
 	return rows
 }
 
+// memoryEnd is whether and by whose limit the kernel's memory killer took part of
+// the workload.
+type memoryEnd int
+
+const (
+	memoryFine memoryEnd = iota
+	memoryOwn            // the job cgroup's own limit
+	memoryHost           // the host or a group above was out of memory: not the job's fault
+)
+
 // groupUse reads a group's final figures, after its last process is gone.
-func groupUse(g *cgroupv2.Group) (*CgroupUse, bool) {
+func groupUse(g *cgroupv2.Group) (*CgroupUse, memoryEnd) {
 	s, err := g.Stats()
 	if err != nil {
-		return nil, false
+		return nil, memoryFine
 	}
 	use := &CgroupUse{MemoryPeak: s.MemoryPeak, SwapPeak: s.SwapPeak, OOMKills: cgroupv2.Unknown, TasksPeak: s.PidsPeak, TasksDenied: cgroupv2.Unknown, ThrottledUsec: s.CPU.Throttled}
 	if s.HasMemory {
@@ -64,5 +74,11 @@ func groupUse(g *cgroupv2.Group) (*CgroupUse, bool) {
 	if s.HasPids {
 		use.TasksDenied = s.PidsDenied
 	}
-	return use, s.MemoryKilled()
+	switch {
+	case s.MemoryKilled():
+		return use, memoryOwn
+	case s.HostKilled():
+		return use, memoryHost
+	}
+	return use, memoryFine
 }

@@ -16,20 +16,20 @@ import (
 
 // ending is the first terminal event and what was measured around it.
 type ending struct {
-	outcome   string
-	exitCode  *int
-	signal    *int
-	detail    string
-	cancel    syscall.Signal
-	wall      time.Duration
-	cpuUsec   int64
-	maxRSS    int64
-	cpuOver   int64 // microseconds past the budget when the tree was dead
-	wallOver  time.Duration
-	execErr   *nsexec.StepError
-	setupErr  *nsexec.StepError
-	cgroup    *CgroupUse
-	memKilled bool // the kernel killed at the job cgroup's own limit
+	outcome  string
+	exitCode *int
+	signal   *int
+	detail   string
+	cancel   syscall.Signal
+	wall     time.Duration
+	cpuUsec  int64
+	maxRSS   int64
+	cpuOver  int64 // microseconds past the budget when the tree was dead
+	wallOver time.Duration
+	execErr  *nsexec.StepError
+	setupErr *nsexec.StepError
+	cgroup   *CgroupUse
+	memory   memoryEnd
 }
 
 // monitor watches a released box until its first terminal event, ends the box
@@ -126,10 +126,14 @@ wait:
 	e.measure(m, exit, gone)
 	if gone && e.outcome == "" {
 		e.fromExit(exit, l.CPU.PerProcess, m.handlesXCPU)
-		if e.memKilled {
+		switch e.memory {
+		case memoryOwn:
 			// However the main process ended: part of the tree was killed for memory.
 			e.outcome, e.exitCode = LimitExceededMemory, nil
 			e.detail = fmt.Sprintf("memory.events of the job cgroup counts %d kills at its limit of %d bytes", e.cgroup.OOMKills, l.Memory.Bytes)
+		case memoryHost:
+			e.outcome, e.exitCode = KilledExternally, nil
+			e.detail = "the kernel's memory killer took part of the job although its own limit was not met: the host is short of memory"
 		}
 		if name := m.drained(); name != "" && e.outcome == Exited {
 			// Output past the cap is never a success, however the race between the
@@ -219,7 +223,7 @@ func (e *ending) measure(m *monitor, exit nsexec.Exit, gone bool) {
 		e.cpuUsec = max(e.cpuUsec, own*(1e6/clockTick))
 	}
 	if m.group != nil && gone {
-		e.cgroup, e.memKilled = groupUse(m.group)
+		e.cgroup, e.memory = groupUse(m.group)
 	}
 }
 

@@ -220,7 +220,9 @@ func deniedBy(p *policy.Policy, n nsexec.Node) error {
 
 // rlimits are the per-process limits; each is set hard, so it cannot be raised.
 func rlimits(l policy.Limits, h *probe.Host) []nsexec.Rlimit {
-	both := func(name string, res int, v uint64) nsexec.Rlimit { return nsexec.Rlimit{Name: name, Resource: res, Soft: v, Hard: v} }
+	both := func(name string, res int, v uint64) nsexec.Rlimit {
+		return nsexec.Rlimit{Name: name, Resource: res, Soft: v, Hard: v}
+	}
 	// Values that nsbox chose itself give way to a lower inherited limit: stricter is fine.
 	own := func(name string, res int, v uint64) nsexec.Rlimit {
 		if hard, ok := h.RLimits[name]; ok && hard != probe.Unlimited {

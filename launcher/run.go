@@ -66,7 +66,7 @@ func newResult() Result {
 
 // sharedVM says whether the set-up runs in the launcher's memory (CLONE_VM) or
 // in a copy of it (fork).
-const sharedVM = false
+const sharedVM = true
 
 // run is one attempt in the making; its methods are the phases in order.
 type run struct {

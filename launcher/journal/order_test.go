@@ -13,7 +13,7 @@ import (
 var goodAttempt = []Event{
 	Attempt, CgroupIntent, CgroupMade, StagingIntent, BoxIntent, StagingMade, BoxUp, Go, Terminal,
 	StopIntent, StopProved, SealIntent, Sealed, CopyIntent, ExporterIntent, ExporterUp, ExportIntent,
-	Exported, ExporterStopped, CopyVerified, DestroyIntent, Destroyed, CleanupVerified, Outcome,
+	Exported, ExporterStopped, CopyVerified, CredentialsEmpty, DestroyIntent, Destroyed, CleanupVerified, Outcome,
 	DeliverIntent, Delivered,
 }
 
@@ -54,6 +54,8 @@ func TestOtherEndsReplay(t *testing.T) {
 		"cleanup fails":           append(upTo(CopyVerified), DestroyIntent, DestroyIntent, DestroyIntent, Quarantined, Outcome),
 		"exporter dies":           append(upTo(ExportIntent), ExporterStopped, DestroyIntent, Destroyed, CleanupVerified, Outcome),
 		"delivery fails":          append(upTo(DeliverIntent), DeliverAbandoned),
+		"reconciled":              append(upTo(CopyVerified), DestroyIntent, Quarantined, Outcome, ReconcileIntent, ReconcileIntent, Reconciled),
+		"stop proven later":       append(upTo(Terminal), StopIntent, Quarantined, Outcome, StopIntent, StopProved, ReconcileIntent, Reconciled),
 	} {
 		if _, err := Replay(records(events)); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -66,6 +68,13 @@ func TestOrderIsRefused(t *testing.T) {
 		"unknown event":                  {"made_up"},
 		"nothing before the attempt":     {BoxIntent},
 		"two attempts":                   {Attempt, Attempt},
+		"credentials after destruction":  append(upTo(DestroyIntent), CredentialsEmpty),
+		"credentials while it may run":   append(upTo(StopIntent), CredentialsEmpty),
+		"reconcile without quarantine":   append(upTo(Outcome), ReconcileIntent),
+		"reconcile without stop proof":   append(upTo(Terminal), StopIntent, Quarantined, Outcome, ReconcileIntent),
+		"reconcile beside an exporter":   append(upTo(ExporterUp), Quarantined, Outcome, ReconcileIntent),
+		"delivery of a reconciled one":   append(upTo(CopyVerified), Quarantined, Outcome, ReconcileIntent, Reconciled, DeliverIntent),
+		"reconciled twice":               append(upTo(CopyVerified), Quarantined, Outcome, ReconcileIntent, Reconciled, ReconcileIntent),
 		"two terminal events":            append(upTo(Terminal), Terminal),
 		"go before the box is up":        {Attempt, BoxIntent, Go},
 		"go before staging ends":         append(without(upTo(BoxUp), StagingMade), Go),
@@ -178,9 +187,13 @@ func TestRandomOrderKeepsThePromises(t *testing.T) {
 				if ended {
 					t.Fatalf("%s after the terminal event", e)
 				}
-			case SealIntent, CopyIntent, ExporterIntent, DestroyIntent:
+			case SealIntent, CopyIntent, ExporterIntent, DestroyIntent, ReconcileIntent:
 				if !s.Has(StopProved) {
 					t.Fatalf("%s without stop proof", e)
+				}
+			case Reconciled:
+				if !s.Has(Quarantined) || len(slices.DeleteFunc(s.Open(), func(e Event) bool { return e == ExportIntent || e == StopIntent })) > 0 {
+					t.Fatalf("reconciled with %v open", s.Open())
 				}
 			case Quarantined:
 				quarantined = true
@@ -190,6 +203,47 @@ func TestRandomOrderKeepsThePromises(t *testing.T) {
 		}
 		if terminals > 1 || delivered && quarantined {
 			t.Fatalf("%d terminal events, delivered %v, quarantined %v", terminals, delivered, quarantined)
+		}
+	})
+}
+
+// TestEveryStateCanBeEnded: wherever a launcher dies, recovery can write a proven
+// end behind it, and the operator's reconcile behind that.
+func TestEveryStateCanBeEnded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s State
+		step := func(e Event) bool {
+			next, err := Next(s, Record{Event: e, Data: map[string]string{outcomeKey: "X"}})
+			if err == nil {
+				s = next
+			}
+			return err == nil
+		}
+		for range rapid.IntRange(1, 120).Draw(t, "length") {
+			step(rules[rapid.IntRange(0, len(rules)-1).Draw(t, "event")].event)
+		}
+		end := []Event{Attempt, Terminal, StopIntent, StopProved}
+		if s.Has(ExporterIntent) {
+			end = append(end, ExporterStopped)
+		}
+		if !s.Has(CleanupVerified) {
+			end = append(end, Quarantined)
+		}
+		end = append(end, Outcome)
+		if s.Has(DeliverIntent) && !s.Has(Delivered) {
+			end = append(end, DeliverAbandoned)
+		}
+		if s.Has(Quarantined) || !s.Has(CleanupVerified) {
+			end = append(end, ReconcileIntent, Reconciled)
+		}
+		for _, e := range end {
+			if !s.Has(e) && !(e == StopIntent && s.Has(StopProved)) && !step(e) {
+				_, err := Next(s, Record{Event: e})
+				t.Fatalf("%s cannot follow: %v", e, err)
+			}
+		}
+		if slices.Contains(s.Open(), DeliverIntent) || !s.Has(StopProved) || !s.Has(Outcome) {
+			t.Fatalf("the end leaves %v open", s.Open())
 		}
 	})
 }

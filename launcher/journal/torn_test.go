@@ -193,6 +193,15 @@ func FuzzScan(f *testing.F) {
 	f.Add(data[:len(data)-3])
 	f.Add([]byte{})
 	f.Add(header())
+	all, _ := sample(f, goodAttempt...)
+	f.Add(all)
+	f.Add(all[:len(all)/2])
+	flipped := bytes.Clone(all)
+	flipped[len(flipped)/2] ^= 1
+	f.Add(flipped)
+	f.Add(append(bytes.Clone(data), data[headerBytes:]...))           // numbers that repeat
+	f.Add(append(header(), 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0))       // a length beyond any memory
+	f.Add(append(header(), bytes.Repeat([]byte{0}, 3*frameBytes)...)) // what a crash leaves of a file that was extended
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := scan(bytes.NewReader(data), int64(len(data)))
 		if c.good > int64(len(data)) {
@@ -205,6 +214,9 @@ func FuzzScan(f *testing.F) {
 		again, err := scan(bytes.NewReader(data[:c.good]), c.good)
 		if err != nil || again.good != c.good || len(again.recs) != len(c.recs) {
 			t.Fatalf("the good part reads differently: %v", err)
+		}
+		if len(c.recs) > len(data)/frameBytes {
+			t.Fatalf("%d records from %d bytes", len(c.recs), len(data))
 		}
 		_, _ = Replay(c.recs)
 	})

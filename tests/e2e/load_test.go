@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,14 +32,21 @@ def tries(path):
 open('/scratch/control', 'wb').close()
 print(tries('/usr/x'), tries('/dev/zero'), 'control')
 `
-	ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer stop()
+	// Ended by Cleanup, not defer: the parallel subtests outlive this function.
+	ctx, stop := context.WithTimeout(context.Background(), 8*time.Minute)
+	var load []*exec.Cmd
+	t.Cleanup(func() {
+		stop()
+		for _, busy := range load {
+			busy.Wait()
+		}
+	})
 	for range 2 {
 		busy := exec.CommandContext(ctx, "/bin/sh", "-c", "while :; do :; done")
 		if err := busy.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { stop(); busy.Wait() })
+		load = append(load, busy)
 	}
 	target := "/usr/x"
 	if _, err := os.Lstat(target); err == nil {
@@ -67,6 +75,11 @@ print(tries('/usr/x'), tries('/dev/zero'), 'control')
 					seen[strings.TrimSpace(line)]++
 				case <-ctx.Done():
 					t.Fatalf("after %s only %v of %d runs were over", time.Since(began), seen, runs)
+				}
+			}
+			for _, busy := range load {
+				if err := busy.Process.Signal(syscall.Signal(0)); err != nil {
+					t.Errorf("the load ended before the runs did: %v", err)
 				}
 			}
 			want := "status 0: EROFS EACCES control"
