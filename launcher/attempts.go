@@ -179,7 +179,10 @@ func (s *state) told(id string) AttemptInfo {
 		i.Workload, i.Artifact, i.Cleanup, i.Delivery = Unknown, ArtifactNotExamined, CleanupVerified, DeliveryNoArtifact
 		i.Note = "its launcher died before anything was begun"
 	case !r.intact || r.state.Has(journal.Quarantined) || !missing(s.path(id)+"/QUARANTINE"):
-		i.State, i.Cleanup, i.Delivery = AttemptQuarantined, CleanupQuarantined, DeliveryBlocked
+		i.State, i.Cleanup = AttemptQuarantined, CleanupQuarantined
+		if !r.state.Has(journal.Delivered) { // which may stand where only its record failed
+			i.Delivery = DeliveryBlocked
+		}
 	case !r.state.Has(journal.Outcome) || r.state.Has(journal.DeliverIntent) && i.Delivery == "":
 		i.State = AttemptLeftover // and if it has no marker, the machine went down before that was on disk
 	}

@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -157,8 +156,8 @@ func checkClaims(ids []string, e *Evidence, now Binding) error {
 }
 
 // ConfirmPolicy writes the policy anew with CONFIRMED at the points that the
-// evidence shows, and with UNVERIFIED at those that claimed it without. digest
-// is the evidence's own. The text ends in a newline.
+// evidence shows, and with UNVERIFIED at those that claimed it without. It
+// names the evidence by file and digest, and ends in a newline.
 func ConfirmPolicy(p *policy.Policy, e *Evidence, file string) ([]byte, error) {
 	doc := *p
 	doc.EnforcementPoints = slices.Clone(p.EnforcementPoints)
@@ -182,20 +181,8 @@ func ConfirmPolicy(p *policy.Policy, e *Evidence, file string) ([]byte, error) {
 	if all {
 		doc.IsolationBackend.Name, doc.IsolationBackend.Status = BackendName, Confirmed
 	}
-	return withEvidence(&doc, file, e.Digest)
-}
-
-// withEvidence appends the reference that makes CONFIRMED acceptable.
-func withEvidence(doc *policy.Policy, file, digest string) ([]byte, error) {
-	text, err := indented(doc)
-	if err != nil {
-		return nil, err
-	}
-	body, ok := strings.CutSuffix(strings.TrimSpace(string(text)), "\n}")
-	if !ok {
-		return nil, reason.New(reason.Internal, "the policy", "was not written as a document", "report this as a fault of nsbox")
-	}
-	return fmt.Appendf(nil, "%s,\n  \"evidence\": {\n    \"file\": %s,\n    \"digest\": %s\n  }\n}\n", body, quoted(file), quoted(digest)), nil
+	doc.Evidence = &policy.EvidenceRef{File: file, Digest: e.Digest}
+	return indented(&doc)
 }
 
 // checkPolicyEvidence refuses a policy that calls something CONFIRMED unless its

@@ -144,7 +144,7 @@ func (s *slots) try(n int, ids probe.Slot) (*slot, error) {
 		return nil, nil
 	}
 	if s.dirty(f) {
-		if found, err := holders(idSet(ids)); err != nil || len(found) > 0 {
+		if found, err := holders(idSet(ids), bootTicks()); err != nil || len(found) > 0 {
 			f.Close()
 			return nil, nil // recovery or reconcile says why
 		}
@@ -210,8 +210,9 @@ func (s *slots) vacant(ctx context.Context, ids probe.Slot, attempt string) erro
 	if !locked || !s.names(f, attempt) {
 		return nil
 	}
+	since := bootTicks()
 	for wait := firstLook; ; wait = min(2*wait, lastLook) {
-		found, err := holders(idSet(ids))
+		found, err := holders(idSet(ids), since)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -31,13 +32,14 @@ var errBlind = errors.New("/proc does not show every process (hidepid, or a pid 
 // holders lists the processes that live in a user namespace which maps one of the
 // ids alone, as only a box of nsbox's does: other rootless tools of the account
 // draw from the same range, but map the whole of it. A process of the caller in a
-// namespace without a map counts too: it may be a set-up that has not got its ids
-// yet. One that ends meanwhile is none; one that cannot be read is an error. Two
-// looks must agree on "none", since a child may get a number that the first look
-// had passed already.
-func holders(ids hostIDs) ([]int, error) {
+// namespace without a map counts too, if it is older than since, in ticks of the
+// boot clock: it may be a set-up that has not got its ids yet, and that one is pid
+// 1 of whatever it forks. One that ends meanwhile is none; one that cannot be read
+// is an error. Two looks must agree on "none", since a child may get a number that
+// the first look had passed already.
+func holders(ids hostIDs, since int64) ([]int, error) {
 	for range 2 {
-		found, err := holdersOnce(ids)
+		found, err := holdersOnce(ids, since)
 		if err != nil || len(found) > 0 {
 			return found, err
 		}
@@ -45,7 +47,7 @@ func holders(ids hostIDs) ([]int, error) {
 	return nil, nil
 }
 
-func holdersOnce(ids hostIDs) ([]int, error) {
+func holdersOnce(ids hostIDs, since int64) ([]int, error) {
 	if _, err := os.ReadFile("/proc/1/status"); err != nil {
 		return nil, errBlind
 	}
@@ -59,7 +61,7 @@ func holdersOnce(ids hostIDs) ([]int, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		has, err := holds("/proc/"+name, ids)
+		has, err := holds("/proc/"+name, ids, since)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 			continue
 		}
@@ -73,7 +75,7 @@ func holdersOnce(ids hostIDs) ([]int, error) {
 	return found, nil
 }
 
-func holds(dir string, ids hostIDs) (bool, error) {
+func holds(dir string, ids hostIDs, since int64) (bool, error) {
 	status, err := os.ReadFile(dir + "/status")
 	if err != nil {
 		return false, err
@@ -93,14 +95,40 @@ func holds(dir string, ids hostIDs) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return mapsOne(m, ids.uids), nil
+	if len(bytes.TrimSpace(m)) > 0 {
+		return mapsOne(m, ids.uids), nil
+	}
+	stat, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return false, err
+	}
+	return startTick(stat) <= since, nil
 }
 
-// mapsOne tells a namespace of the slot, or one that has no map yet.
+// bootTicks is now on the clock of start times.
+func bootTicks() int64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return math.MaxInt64 // everything is older
+	}
+	return ts.Nano() / (1e9 / clockTick)
+}
+
+// startTick is the 22nd field of /proc/PID/stat, or 0. The second may hold spaces.
+func startTick(stat []byte) int64 {
+	_, rest, _ := strings.Cut(string(stat[max(0, bytes.LastIndexByte(stat, ')')):]), ") ")
+	if f := strings.Fields(rest); len(f) > 19 {
+		n, _ := strconv.ParseInt(f[19], 10, 64)
+		return n
+	}
+	return 0
+}
+
+// mapsOne tells a namespace of the slot.
 func mapsOne(uidMap []byte, uids map[int64]bool) bool {
 	for l := range strings.Lines(strings.TrimSpace(string(uidMap)) + "\n") {
 		f := numbers(strings.Fields(l))
-		if len(f) != 3 || f[2] == 1 && uids[f[1]] {
+		if len(f) == 3 && f[2] == 1 && uids[f[1]] {
 			return true
 		}
 	}

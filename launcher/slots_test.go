@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -206,11 +208,39 @@ func TestZombiesAndMaps(t *testing.T) {
 	}
 	uids := map[int64]bool{100: true}
 	for m, want := range map[string]bool{
-		"": true, "0 100 1\n": true, "0 99 1\n 10001 100 1\n": true,
+		"": false, "0 100 1\n": true, "0 99 1\n 10001 100 1\n": true,
 		"0 0 4294967295\n": false, "0 1000 1\n1 100 65536\n": false, "0 101 1\n": false,
 	} {
 		if mapsOne([]byte(m), uids) != want {
 			t.Errorf("map %q: %v", m, !want)
 		}
+	}
+}
+
+// TestUnmappedSetUpCounts: a process of ours in a namespace without a map is no
+// stranger, unless it began after the look did.
+func TestUnmappedSetUpCounts(t *testing.T) {
+	early := bootTicks() - 1
+	time.Sleep(2 * time.Second / clockTick)
+	cmd := exec.Command("/bin/sleep", "100")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	time.Sleep(2 * time.Second / clockTick)
+	dir := "/proc/" + strconv.Itoa(cmd.Process.Pid)
+	ids := idSet(*unusedIDs())
+	status, _ := os.ReadFile(dir + "/status")
+	if os.Geteuid() == 0 && !slices.Contains(parseOwner(status).uids, 0) {
+		t.Fatalf("seen from here it is %s", status)
+	}
+	for since, want := range map[int64]bool{bootTicks(): true, early: false} {
+		if got, err := holds(dir, ids, since); err != nil || got != want {
+			t.Errorf("since %d: %v, %v", since, got, err)
+		}
+	}
+	if n := startTick([]byte("1 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20")); n != 4711 {
+		t.Errorf("start tick %d", n)
 	}
 }

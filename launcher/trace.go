@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"strconv"
+	"sync"
 	"time"
 
 	"nsbox/launcher/attest"
@@ -31,6 +32,7 @@ type TraceEvent struct {
 // Trace writes events in order, each as one JSON line in one write. The first
 // failed write is kept and ends the trace.
 type Trace struct {
+	mu      sync.Mutex // records come from several goroutines of a run
 	to      io.Writer
 	backend string
 	plan    string
@@ -47,6 +49,8 @@ func NewTrace(to io.Writer, d *Decision) *Trace {
 
 // Err is the first failed write, as a *reason.Error, or nil.
 func (t *Trace) Err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.err == nil {
 		return nil
 	}
@@ -54,6 +58,8 @@ func (t *Trace) Err() error {
 }
 
 func (t *Trace) event(name string, at time.Time, data any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.err != nil {
 		return
 	}
@@ -145,25 +151,11 @@ type lifecycleData struct {
 	Journal journal.Event `json:"journal"`
 }
 
-// Lifecycle writes the attempt's journal as events, in its order and with its
-// times. A run that never began has none.
-func (t *Trace) Lifecycle(req Request, attempt string) {
-	if attempt == "" || t.err != nil {
-		return
-	}
-	st, err := openState(req.StateDir)
-	if err != nil {
-		t.err = err
-		return
-	}
-	recs, _, err := journal.Read(st.dir + "/attempts/" + attempt + "/journal")
-	if err != nil {
-		t.err = err
-		return
-	}
-	for _, r := range recs {
-		t.event("lifecycle", r.Time.UTC(), lifecycleData{r.Event})
-	}
+// Observe is Request.Observe of a traced run: each journaled record becomes an
+// event at once, without its data. A trace that cannot be written any more is
+// found at the end.
+func (t *Trace) Observe(r journal.Record) {
+	t.event("lifecycle", time.Now().UTC(), lifecycleData{r.Event})
 }
 
 type resultData struct {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 
 	"nsbox/launcher/journal"
@@ -130,32 +131,33 @@ func TestTraceHoldsNoSecret(t *testing.T) {
 	}
 }
 
+// TestTraceTellsTheJournal: events as they are recorded, and nothing of their data.
 func TestTraceTellsTheJournal(t *testing.T) {
-	st, err := openState(t.TempDir() + "/state")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const id = "01TESTATTEMPT"
-	a, err := st.attempt(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.record(journal.Attempt, map[string]string{"attempt": id, "policy": "p", "boot": "secret-of-the-journal"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.journal.Close(); err != nil {
-		t.Fatal(err)
-	}
 	var out bytes.Buffer
-	tr := NewTrace(&out, decided(t, newFake(t), goodRequest()))
-	tr.Lifecycle(Request{StateDir: st.dir}, id)
-	if err := tr.Err(); err != nil || !strings.Contains(out.String(), `"seq":4,"event":"lifecycle"`) || !strings.Contains(out.String(), `{"journal":"attempt"}`) ||
-		strings.Contains(out.String(), "secret-of") {
-		t.Errorf("%v\n%s", err, out.String())
+	b := newFake(t)
+	tr := NewTrace(&out, decided(t, b, goodRequest()))
+	tr.Observe(journal.Record{Event: journal.Attempt, Data: map[string]string{"boot": "secret-of-the-journal"}})
+	if !strings.Contains(out.String(), `"seq":4,"event":"lifecycle"`) || !strings.Contains(out.String(), `{"journal":"attempt"}`) || strings.Contains(out.String(), "secret-of") {
+		t.Errorf("%s", out.String())
 	}
-	tr.Lifecycle(Request{StateDir: st.dir}, "01NOSUCH")
-	if reason.Of(tr.Err()) == nil {
-		t.Error("a journal that is not there is passed over")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 20 {
+				tr.Observe(journal.Record{Event: journal.Go})
+			}
+		})
+	}
+	wg.Wait()
+	seq := 0
+	for line := range bytes.Lines(out.Bytes()) {
+		var e TraceEvent
+		if seq++; json.Unmarshal(line, &e) != nil || e.Seq != seq {
+			t.Fatalf("line %d: %s", seq, line)
+		}
+	}
+	if seq != 4+8*20 {
+		t.Errorf("%d lines", seq)
 	}
 }
 

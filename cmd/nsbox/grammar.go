@@ -37,6 +37,7 @@ type execFlags struct {
 
 	Backend string
 	Trace   string
+	Plan    string
 }
 
 type policyCommand struct {
@@ -90,6 +91,7 @@ func wording() map[string]words {
 		"exec --json":           {groupOut, "", "Print the JSON result on standard output; the program's streams go to standard error."},
 		"exec --quiet":          {groupOut, "", "Print no summary. Errors are printed all the same."},
 		"exec --trace":          {groupOut, "FILE", "Write what was decided and what became of it, one JSON event a line."},
+		"exec --plan":           {groupEnforced, "DIGEST", "Refuse unless the plan is this one, which nsbox plan showed."},
 		"exec --backend":        {groupEnforced, "NAME", "namespaces, or simulated: decide, run nothing, touch nothing."},
 		"exec --limit":          {groupEnforced, "KEY=VALUE,...", "Make limits of the policy tighter, for this run."},
 		"exec --allow-degraded": {groupEnforced, "DIM", "Accept by name that a dimension is enforced more weakly here than the policy asks."},

@@ -9,12 +9,18 @@ import (
 	"nsbox/launcher/reason"
 )
 
-// chosen returns the runner that --backend and --trace ask for; without either
+// chosen returns the runner that --backend, --trace and --plan ask for; without any
 // it is run itself, and nothing is decided twice. A simulation says so on
 // standard error whatever --quiet asks: its exit status alone would mislead.
 func chosen(f execFlags, c *console, run runner) runner {
 	if f.Backend == "" && f.Trace == "" {
-		return run
+		if f.Plan == "" {
+			return run
+		}
+		return func(ctx context.Context, req launcher.Request, s launcher.Streams) launcher.Result {
+			req.ExpectPlan = f.Plan
+			return run(ctx, req, s)
+		}
 	}
 	return func(ctx context.Context, req launcher.Request, s launcher.Streams) launcher.Result {
 		b, err := launcher.BackendByName(f.Backend, launcher.Runner(run))
@@ -33,6 +39,10 @@ func chosen(f execFlags, c *console, run runner) runner {
 			defer file.Close()
 		}
 		d := launcher.Consider(b, req, nil)
+		if f.Plan != "" && d.Verdict == launcher.VerdictRun && d.Digest != f.Plan {
+			return refusedBy(b, reason.New(reason.PlanChanged, "the plan", "it is "+d.Digest+", not the one asked for", "look at nsbox plan again"))
+		}
+		req.ExpectPlan = d.Digest
 		if file == nil {
 			return launcher.Start(ctx, b, d, req, s)
 		}
@@ -40,11 +50,8 @@ func chosen(f execFlags, c *console, run runner) runner {
 		if err := t.Err(); err != nil {
 			return refusedBy(b, err)
 		}
+		req.Observe = t.Observe
 		res := launcher.Start(ctx, b, d, req, s)
-		if d.Digest != "" && res.Digests.Plan != "" && res.Digests.Plan != d.Digest {
-			res = failed(res, reason.New(reason.PlanChanged, "the plan", "policy, command or host changed between decision and run", "run again"))
-		}
-		t.Lifecycle(req, res.Attempt)
 		t.Result(res)
 		err = t.Err()
 		if err == nil {

@@ -13,7 +13,7 @@
 //	tag | socket  | from -> to           | bytes | descriptors | then
 //	M   | control | launcher -> set-up   | 1     | 0           | the id maps are written: the set-up goes on
 //	S   | go      | child -> launcher    | 1     | 2 to 4      | outer ends of stdout, stderr, of stdin if asked for, the held directory if any
-//	R   | go      | child -> launcher    | 2048  | 0           | what the kernel says the child is now; the child waits for G or EOF
+//	R   | go      | child -> launcher    | 4096  | 0           | what the kernel says the child is now; the child waits for G or EOF
 //	U   | control | init -> launcher     | 49    | 0           | pid 1 has exec'd: its five capability sets and the size of its environment
 //	G   | go      | launcher -> child    | 1     | 0           | the workload's exec, which closes go
 //	X   | control | init -> launcher     | 25    | 0           | the workload's wait status, cpu time in microseconds, largest RSS in KiB; then EOF
