@@ -87,7 +87,7 @@ func (s *state) audit(limit int64, l auditLine) error {
 		out.WriteByte('\n')
 	}
 	l.Time = time.Now().UTC().Round(0)
-	if was := lastPolicy(tail); l.Event == "attempt" && l.Policy != "" && was != l.Policy {
+	if was := lastPolicy(tail); l.ran() && was != l.Policy {
 		change := auditLine{Time: l.Time, Event: "policy", Attempt: l.Attempt, Policy: l.Policy, Was: was}
 		if err := encodeLine(&out, change); err != nil {
 			return fail(err)
@@ -112,12 +112,17 @@ func encodeLine(to *bytes.Buffer, l auditLine) error {
 	return err
 }
 
+// ran: the line is about an attempt that was made under its policy just then.
+func (l auditLine) ran() bool {
+	return l.Policy != "" && (l.Event == "attempt" || l.Event == "recovered")
+}
+
 // lastPolicy is the digest of the last attempt in the tail of the log.
 func lastPolicy(tail []byte) string {
 	lines := bytes.Split(tail, []byte("\n"))
 	for i := len(lines) - 1; i >= 0; i-- {
 		var l auditLine
-		if json.Unmarshal(lines[i], &l) == nil && l.Policy != "" {
+		if json.Unmarshal(lines[i], &l) == nil && l.ran() {
 			return l.Policy
 		}
 	}

@@ -89,6 +89,13 @@ func (x *Examination) waitingBox(ctx context.Context, req DoctorRequest) (rows [
 	if _, err := probe.ChooseIdentity(x.facts.Host); err != nil {
 		return nil, stop, err
 	}
+	ids, err := x.doctorSlot()
+	if err != nil {
+		return nil, stop, err
+	}
+	// Clean only once the box's end is proven.
+	defer func() { ids.release(stop.Answer == probe.Yes) }()
+	x.facts.Slot = ids.n
 	pl, err := MakePlan(Request{Argv: []string{doctorProgram}, AllowDegraded: policy.Dimensions()}, p, src, x.facts)
 	if err != nil {
 		return nil, stop, err
@@ -127,6 +134,19 @@ func (x *Examination) waitingBox(ctx context.Context, req DoctorRequest) (rows [
 		return nil, stop, reason.Wrap(reason.AttestUnreadable, "what the kernel shows of the box", "could not be read", "report this with nsbox doctor --json", err)
 	}
 	return rows, stop, nil
+}
+
+// doctorSlot takes ids that no attempt has.
+func (x *Examination) doctorSlot() (*slot, error) {
+	all, err := openSlots(x.facts.Host.BootID)
+	if err != nil {
+		return nil, err
+	}
+	id, err := newAttemptID(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return all.take(x.facts.Identity, id)
 }
 
 // doctorGroup makes the box's group where one can be made; release removes it.

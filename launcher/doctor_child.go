@@ -90,8 +90,9 @@ func (t trial) run(ctx context.Context, h *probe.Host, id probe.Identity) (probe
 	switch {
 	case t.area == "kernel": // asks the kernel alone, wherever it is asked
 	case h.UID == 0:
-		// As in a box, host root is not mapped, not even for a moment.
-		slot, err := id.Map(0)
+		// As in a box, host root is not mapped, not even for a moment. The last slot
+		// is the one that an attempt would take last.
+		slot, err := id.Map(id.Slots() - 1)
 		if err != nil {
 			return probe.Unknown, "root has no ids to give away"
 		}

@@ -49,6 +49,8 @@ type exported struct {
 	artifact ArtifactResult
 	rows     []attest.Row
 	stopped  bool // the exporter's own stop proof
+	findings []exporter.Finding
+	omitted  int
 	failure  *reason.Error
 }
 
@@ -189,6 +191,8 @@ func (x *export) watch(ctx context.Context, box *nsexec.Box, deadline time.Time,
 				return e.ExecErr
 			case e.SetupErr != nil:
 				return e.SetupErr
+			case e.CPUUsec >= x.plan.Limits.Exporter.CPU.Microseconds():
+				return errExportCPU
 			case !e.Reported || !e.Status.Exited() || e.Status.ExitStatus() != 0:
 				return fmt.Errorf("the exporter ended with wait status %#x", uint32(e.Status))
 			}
@@ -282,6 +286,7 @@ func (x *export) judge(out exported, line []byte, fail func(error) exported) exp
 		a.Outcome = ArtifactEmpty
 	case exporter.Rejected:
 		a.Outcome, a.Reasons = ArtifactRejected, rep.Codes()
+		out.findings, out.omitted = rep.Reasons, rep.Omitted
 	case exporter.Accepted:
 		bytes, digest, err := hashFile(x.staged)
 		if err != nil || bytes != rep.Bytes || digest != rep.SHA256 {

@@ -131,12 +131,15 @@ func TestAuditNamesPolicyChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	s.auditAttempt("recovered", AttemptInfo{Policy: "c"}, "")
+	s.auditAttempt("reconcile", AttemptInfo{Policy: "a"}, "") // of an old attempt: no change
+	s.auditAttempt("attempt", AttemptInfo{Policy: "c"}, "")
 	var got []string
 	all, _ := auditLines(t, s)
 	for _, l := range all {
 		got = append(got, l.Event+":"+l.Was+">"+l.Policy)
 	}
-	if want := "policy:>a attempt:>a attempt:>a policy:a>b attempt:>b policy:b>a attempt:>a"; strings.Join(got, " ") != want {
+	if want := "policy:>a attempt:>a attempt:>a policy:a>b attempt:>b policy:b>a attempt:>a policy:a>c recovered:>c reconcile:>a attempt:>c"; strings.Join(got, " ") != want {
 		t.Errorf("got %s\nwant %s", strings.Join(got, " "), want)
 	}
 }

@@ -57,6 +57,7 @@ Groups:
 NSpid:	701	1
 NSsid:	690	0
 Threads:	4
+SigBlk:	0000000000000000
 CapInh:	0000000000000000
 CapPrm:	0000000000000000
 CapEff:	0000000000000000
@@ -179,7 +180,7 @@ func (v *sight) parsed() *seen {
 func goodBox(pl *Plan) *nsexec.Box {
 	u, g := uint32(pl.Box.UID), uint32(pl.Box.GID)
 	return &nsexec.Box{InitPID: 701, ChildPID: 702, Init: nsexec.InitReport{Environment: 2},
-		Report: &nsexec.Report{UIDs: [3]uint32{u, u, u}, GIDs: [3]uint32{g, g, g}, Session: 2, Keyring: 2000002, Dir: "/scratch",
+		Report: &nsexec.Report{UIDs: [3]uint32{u, u, u}, GIDs: [3]uint32{g, g, g}, Session: 2, Keyring: 2000002, Dir: "/scratch", Hostname: hostname, Domainname: nsexec.NoDomain, Cgroup: "1:cpu:/\n0::/\n",
 			Descriptors: []int{0, 1, 2, 3, nsexec.PrivateDescriptors, nsexec.PrivateDescriptors + 1}}}
 }
 

@@ -283,15 +283,28 @@ func maps(f Facts, pairs ...pair) nsexec.Identity {
 
 // exporterPlan bounds what may leave.
 func (pl *Plan) exporterPlan(p *policy.Policy, f Facts) {
-	id, l := p.ExecutionIdentity, pl.Limits
+	id := p.ExecutionIdentity
 	slot, _ := f.Identity.Map(f.Slot) // box asked for the same and succeeded
 	pl.Exporter = ExporterPlan{
 		UID: id.Exporter.UID, GID: id.Exporter.GID, Identity: maps(f, pair{0, 0, slot.ExportRoot}, pair{id.Workload.UID, id.Workload.GID, slot.Workload}, pair{id.Exporter.UID, id.Exporter.GID, slot.Exporter}), Reject: p.ArtifactExport.Reject,
-		Bounds: exporter.Bounds{
-			FileBytes: l.Out.FileBytes, FileCount: l.Out.Files, MaxLine: l.Exporter.MaxLine, MaxRows: l.Exporter.MaxRows,
-			MaxEntries: int(min(l.Out.Inodes, maxEntries)), AllowedNames: p.ArtifactExport.AllowedNames,
-		},
+		Bounds: ExportBounds(p),
 	}
+}
+
+// ExportBounds is what may leave under p.
+func ExportBounds(p *policy.Policy) exporter.Bounds {
+	l, a := p.Limits(), p.ArtifactExport
+	b := exporter.Bounds{
+		FileBytes: l.Out.FileBytes, FileCount: l.Out.Files, MaxLine: l.Exporter.MaxLine, MaxRows: l.Exporter.MaxRows,
+		MaxEntries: int(min(l.Out.Inodes, maxEntries)), AllowedNames: a.AllowedNames, CSVFormula: a.CSVFormula,
+	}
+	for _, t := range a.Types {
+		if b.Rules == nil {
+			b.Rules = map[string]exporter.Rule{}
+		}
+		b.Rules[t.Name] = exporter.Rule{Type: t.Type}
+	}
+	return b
 }
 
 // Digest is "sha256:" and the digest of the plan's JSON, which is canonical:

@@ -3,6 +3,7 @@ package launcher
 import (
 	"time"
 
+	"nsbox/exporter"
 	"nsbox/launcher/attest"
 	"nsbox/launcher/reason"
 )
@@ -165,6 +166,10 @@ type Untrusted struct {
 	Note   string `json:"note"`
 	Stdout Stream `json:"stdout"`
 	Stderr Stream `json:"stderr"`
+	// Findings says which entry of /out has which reason, at most 64 of them;
+	// names are escaped ASCII.
+	Findings []exporter.Finding `json:"findings"`
+	Omitted  int                `json:"findings_omitted"`
 }
 
 // Stream is one captured stream. Text is valid UTF-8 of the kept prefix with

@@ -17,6 +17,7 @@ type sampler struct {
 	// under departed that of all that have ended. A job may start any number of
 	// processes; what is kept of them must not grow with it.
 	seen map[procKey]int64
+	most int64 // the largest sum so far, clock ticks: init's own account ends with init
 }
 
 // procKey names a process. The zero value, which no process has, is departed.
@@ -80,7 +81,8 @@ func (s *sampler) sample() (cpuUsec, rss int64) {
 	}
 	// What init reaped includes processes that were never seen alive; those seen
 	// include ones that nobody reaped. The larger is the better bound.
-	return max(own, reaped) * (1e6 / clockTick), rss
+	s.most = max(s.most, own, reaped)
+	return s.most * (1e6 / clockTick), rss
 }
 
 type procStat struct{ own, children, start, rss int64 }

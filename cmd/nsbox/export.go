@@ -80,7 +80,7 @@ func checkExport(c *console, f exportCheckFlags) int {
 	}
 	var r exporter.Report
 	if err == nil {
-		r, err = exporter.Check(f.Path, f.As, exportBounds(p))
+		r, err = exporter.Check(f.Path, f.As, launcher.ExportBounds(p))
 		err = exportFailure(f.Path, err)
 	}
 	doc.fill(r, err)
@@ -98,16 +98,6 @@ func checkExport(c *console, f exportCheckFlags) int {
 		return launcher.ExitUndelivered
 	}
 	return launcher.ExitOK
-}
-
-// exportBounds are the limits an attempt under p would hold its exporter to.
-func exportBounds(p *policy.Policy) exporter.Bounds {
-	const mostEntries = 4096 // whatever out_inodes allows, as for an attempt
-	l := p.Limits()
-	return exporter.Bounds{
-		FileBytes: l.Out.FileBytes, FileCount: l.Out.Files, MaxLine: l.Exporter.MaxLine, MaxRows: l.Exporter.MaxRows,
-		MaxEntries: int(min(l.Out.Inodes, mostEntries)), AllowedNames: p.ArtifactExport.AllowedNames,
-	}
 }
 
 func exportFailure(path string, err error) error {

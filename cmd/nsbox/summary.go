@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"nsbox/exporter"
 	"nsbox/launcher"
 )
 
@@ -18,6 +19,13 @@ func summaryLines(r launcher.Result) []string {
 		lines = append(lines, fmt.Sprintf("%s: %s, %s, %s", r.Delivery.Path, count(a.Rows, "row"), count(a.Bytes, "byte"), a.SHA256))
 	case len(a.Reasons) > 0:
 		lines = append(lines, "artifact refused: "+strings.Join(a.Reasons, ", "))
+		for i, f := range r.Untrusted.Findings {
+			if i == 3 {
+				lines = append(lines, fmt.Sprintf("  and %d more in the result", len(r.Untrusted.Findings)-i+r.Untrusted.Omitted))
+				break
+			}
+			lines = append(lines, fmt.Sprintf("  %s: %s", f.Name, exporter.Explain(f.Code)))
+		}
 	}
 	var cut []string
 	for _, s := range []struct {

@@ -77,7 +77,7 @@ var rules = []rule{
 	{event: ExporterStopped, after: []Event{ExporterIntent}},
 	{event: CopyVerified, after: []Event{CopyIntent, Exported}, settled: []Event{ExporterIntent}},
 	{event: CredentialsEmpty, after: []Event{StopProved}, before: []Event{DestroyIntent}},
-	{event: DestroyIntent, after: []Event{StopProved}, before: []Event{Destroyed}, settled: []Event{ExporterIntent}, repeats: true},
+	{event: DestroyIntent, after: []Event{StopProved, CredentialsEmpty}, before: []Event{Destroyed}, settled: []Event{ExporterIntent}, repeats: true},
 	{event: Destroyed, after: []Event{DestroyIntent}},
 	{event: CleanupVerified, after: []Event{Destroyed}, before: []Event{Quarantined}},
 	{event: Quarantined, after: []Event{Terminal}, before: []Event{CleanupVerified}},

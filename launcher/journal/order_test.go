@@ -48,13 +48,13 @@ func TestGoodAttemptReplays(t *testing.T) {
 
 func TestOtherEndsReplay(t *testing.T) {
 	for name, events := range map[string][]Event{
-		"cancelled during set-up": {Attempt, BoxIntent, Terminal, StopIntent, StopProved, DestroyIntent, Destroyed, CleanupVerified, Outcome},
-		"box up after the cancel": {Attempt, BoxIntent, Terminal, BoxUp, StopIntent, StopProved, DestroyIntent, Destroyed, CleanupVerified, Outcome},
+		"cancelled during set-up": {Attempt, BoxIntent, Terminal, StopIntent, StopProved, CredentialsEmpty, DestroyIntent, Destroyed, CleanupVerified, Outcome},
+		"box up after the cancel": {Attempt, BoxIntent, Terminal, BoxUp, StopIntent, StopProved, CredentialsEmpty, DestroyIntent, Destroyed, CleanupVerified, Outcome},
 		"stop not proven":         append(upTo(Terminal), StopIntent, StopIntent, Quarantined, Outcome),
-		"cleanup fails":           append(upTo(CopyVerified), DestroyIntent, DestroyIntent, DestroyIntent, Quarantined, Outcome),
-		"exporter dies":           append(upTo(ExportIntent), ExporterStopped, DestroyIntent, Destroyed, CleanupVerified, Outcome),
+		"cleanup fails":           append(upTo(CredentialsEmpty), DestroyIntent, DestroyIntent, DestroyIntent, Quarantined, Outcome),
+		"exporter dies":           append(upTo(ExportIntent), ExporterStopped, CredentialsEmpty, DestroyIntent, Destroyed, CleanupVerified, Outcome),
 		"delivery fails":          append(upTo(DeliverIntent), DeliverAbandoned),
-		"reconciled":              append(upTo(CopyVerified), DestroyIntent, Quarantined, Outcome, ReconcileIntent, ReconcileIntent, Reconciled),
+		"reconciled":              append(upTo(CredentialsEmpty), DestroyIntent, Quarantined, Outcome, ReconcileIntent, ReconcileIntent, Reconciled),
 		"stop proven later":       append(upTo(Terminal), StopIntent, Quarantined, Outcome, StopIntent, StopProved, ReconcileIntent, Reconciled),
 	} {
 		if _, err := Replay(records(events)); err != nil {
@@ -69,6 +69,7 @@ func TestOrderIsRefused(t *testing.T) {
 		"nothing before the attempt":     {BoxIntent},
 		"two attempts":                   {Attempt, Attempt},
 		"credentials after destruction":  append(upTo(DestroyIntent), CredentialsEmpty),
+		"destruction without that":       append(upTo(CopyVerified), DestroyIntent),
 		"credentials while it may run":   append(upTo(StopIntent), CredentialsEmpty),
 		"reconcile without quarantine":   append(upTo(Outcome), ReconcileIntent),
 		"reconcile without stop proof":   append(upTo(Terminal), StopIntent, Quarantined, Outcome, ReconcileIntent),

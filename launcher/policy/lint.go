@@ -51,6 +51,11 @@ func Lint(p *Policy) []Note {
 	note("filesystem.export_scope", "the document asks for a provisioned /out; with one held by the launcher the dimension "+DimOutStorage+" is degraded and has to be allowed by name")
 	note("resources.io_write_rate", "nothing enforces it: tmpfs is outside the io controller. Writes are bounded by sizes and deadlines only")
 	note("process_policy.exec_allowlist", p.execNote())
+	for i, t := range p.ArtifactExport.Types {
+		if t.Type == "binary" {
+			warning(at("artifact_export.types", i), t.Name+" is binary: nul_byte and non_utf8 of artifact_export.reject cannot hold for it, nor can line, row and structure checks; archives, compressed data and programs are refused by their first bytes")
+		}
+	}
 	if len(p.Degrade) > 0 {
 		warning("degrade", "every run under this policy may be weaker in: "+strings.Join(p.Degrade, ", "))
 	}

@@ -52,12 +52,38 @@ func (d *decoder) artifact(p *Policy) {
 	if n := len(a.AllowedNames); n < 1 || n > maxNames {
 		d.tell(reason.PolicyInvalid, names, "has "+strconv.Itoa(n)+" names", "write 1 to "+strconv.Itoa(maxNames)+" names")
 	}
+	d.artifactTypes(p)
 	for i, name := range a.AllowedNames {
 		if bad := badName(name); bad != "" {
 			d.tell(reason.PolicyInvalid, at(names, i), strconv.QuoteToASCII(name)+" "+bad, "write a plain file name")
 		} else if slices.Contains(a.AllowedNames[:i], name) {
 			d.tell(reason.PolicyInvalid, at(names, i), strconv.QuoteToASCII(name)+" stands twice", "keep one of them")
 		}
+	}
+}
+
+// ArtifactTypes are the types a name can have, the strictest first.
+func ArtifactTypes() []string { return []string{"csv", "text", "json", "binary"} }
+
+// artifactTypes holds the optional keys on content.
+func (d *decoder) artifactTypes(p *Policy) {
+	const key = "artifact_export."
+	a := &p.ArtifactExport
+	if f := a.CSVFormula; f != "" && f != "allow" && f != "reject" {
+		d.tell(reason.PolicyInvalid, key+"csv_formula", strconv.QuoteToASCII(f)+" is no rule for formulas", `write "allow" or "reject", or leave the key out`)
+	}
+	var seen []string
+	for i, t := range a.Types {
+		where := at(key+"types", i)
+		switch {
+		case !slices.Contains(a.AllowedNames, t.Name):
+			d.tell(reason.PolicyInvalid, where+".name", strconv.QuoteToASCII(t.Name)+" is not one of allowed_names", didYouMean(t.Name, a.AllowedNames))
+		case slices.Contains(seen, t.Name):
+			d.tell(reason.PolicyInvalid, where+".name", strconv.QuoteToASCII(t.Name)+" stands twice", "keep one of them")
+		case !slices.Contains(ArtifactTypes(), t.Type):
+			d.tell(reason.PolicyInvalid, where+".type", strconv.QuoteToASCII(t.Type)+" is no type of an artifact", "known: "+strings.Join(ArtifactTypes(), ", "))
+		}
+		seen = append(seen, t.Name)
 	}
 }
 

@@ -88,11 +88,13 @@ type Policy struct {
 	} `json:"secrets_policy"`
 
 	ArtifactExport struct {
-		AllowedTypes          []string `json:"allowed_types"`
-		AllowedNames          []string `json:"allowed_names"`
-		Reject                []string `json:"reject"`
-		Validator             Word     `json:"validator"`
-		SourceStorageLifetime Word     `json:"source_storage_lifetime"`
+		AllowedTypes          []string   `json:"allowed_types"`
+		AllowedNames          []string   `json:"allowed_names"`
+		Types                 []nameType `json:"types,omitempty"`       // of a name; csv where none is given
+		CSVFormula            string     `json:"csv_formula,omitempty"` // "allow" (also if left out) or "reject"
+		Reject                []string   `json:"reject"`
+		Validator             Word       `json:"validator"`
+		SourceStorageLifetime Word       `json:"source_storage_lifetime"`
 		ImmutableCopy         struct {
 			Path         Word `json:"path"`
 			Immutability Word `json:"immutability"`
@@ -144,6 +146,12 @@ type enforcementPoint struct {
 	ID                   string `json:"id"`
 	Component            string `json:"component"`
 	ImplementationStatus Word   `json:"implementation_status"`
+}
+
+// nameType says what a name's file has to be: csv, text, json or binary.
+type nameType struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
 }
 
 type control struct {
