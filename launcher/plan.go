@@ -57,6 +57,8 @@ type Plan struct {
 	ClosureHash  string            `json:"closure"`
 
 	workload seccompgen.Profile
+	// The id maps as slot 0 has them, which the digest is of.
+	firstBox, firstExporter nsexec.Identity
 }
 
 // ExporterPlan bounds the second sandbox.
@@ -167,6 +169,11 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 	if err != nil {
 		return err
 	}
+	first, err := f.Identity.Map(0)
+	if err != nil {
+		return err
+	}
+	pl.firstBox = maps(f, pair{0, 0, first.Root}, pair{id.Workload.UID, id.Workload.GID, first.Workload})
 	abi := f.Host.LandlockABI
 	if isWeak(policy.DimLandlock) {
 		abi = 0
@@ -285,6 +292,8 @@ func maps(f Facts, pairs ...pair) nsexec.Identity {
 func (pl *Plan) exporterPlan(p *policy.Policy, f Facts) {
 	id := p.ExecutionIdentity
 	slot, _ := f.Identity.Map(f.Slot) // box asked for the same and succeeded
+	first, _ := f.Identity.Map(0)
+	pl.firstExporter = maps(f, pair{0, 0, first.ExportRoot}, pair{id.Workload.UID, id.Workload.GID, first.Workload}, pair{id.Exporter.UID, id.Exporter.GID, first.Exporter})
 	pl.Exporter = ExporterPlan{
 		UID: id.Exporter.UID, GID: id.Exporter.GID, Identity: maps(f, pair{0, 0, slot.ExportRoot}, pair{id.Workload.UID, id.Workload.GID, slot.Workload}, pair{id.Exporter.UID, id.Exporter.GID, slot.Exporter}), Reject: p.ArtifactExport.Reject,
 		Bounds: ExportBounds(p),
@@ -308,9 +317,13 @@ func ExportBounds(p *policy.Policy) exporter.Bounds {
 }
 
 // Digest is "sha256:" and the digest of the plan's JSON, which is canonical:
-// struct order is fixed and maps are sorted.
+// struct order is fixed and maps are sorted. The host ids in it are those of
+// slot 0: which slot is free is a fact of the attempt, as its paths are, and its
+// journal and attestation name the real ones.
 func (pl *Plan) Digest() (string, error) {
-	data, err := json.Marshal(pl)
+	c := *pl
+	c.Box.Identity, c.Exporter.Identity = pl.firstBox, pl.firstExporter
+	data, err := json.Marshal(&c)
 	if err != nil {
 		return "", err
 	}

@@ -518,7 +518,11 @@ func (r *run) deliver(f *finalizer) {
 
 // journalTerminal makes the first terminal event durable; a later one loses.
 func (r *run) journalTerminal(outcome string) {
-	if _, err := r.att.journal.Terminal(outcome, nil); err != nil && r.res.Reason == nil {
+	won, err := r.att.journal.Terminal(outcome, nil)
+	if won && r.att.observe != nil {
+		r.att.observe(journal.Record{Event: journal.Terminal})
+	}
+	if err != nil && r.res.Reason == nil {
 		r.res.Reason = asReason(reason.Wrap(reason.JournalWrite, r.att.dir+"/journal", "the end of the program could not be recorded", "free space in the state directory", err))
 	}
 }
