@@ -18,7 +18,7 @@ STATIC  := -tags $(TAGS) -ldflags '-linkmode external -extldflags "-static"'
 # The packages whose tests write documents and golden files.
 GENERATED := ./launcher ./launcher/reason ./cmd/nsbox $(shell grep -rl '"update"' --include='*_test.go' nsexec seccompgen 2>/dev/null | xargs -r -n 1 dirname | sort -u | sed 's|^|./|')
 
-.PHONY: all build demo test test-go golden fuzz bench lint docs clean setup setup-test stage platform
+.PHONY: all build demo test test-vm test-go golden fuzz bench lint docs clean setup setup-test stage platform
 
 all: build
 
@@ -49,9 +49,16 @@ build: stage
 demo: build
 	@sh demo/run.sh
 
+# Whole boxes are started, killed and timed in tests/, so its packages run one
+# after the other; the rest may share the machine.
 test: setup-test build
 	$(GO) vet -tags $(TAGS) ./...
-	CGO_ENABLED=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test $(STATIC) ./...
+	CGO_ENABLED=1 $(GO) test $(STATIC) $$($(GO) list ./... | grep -v '^nsbox/tests/')
+	CGO_ENABLED=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test $(STATIC) -count=1 -p 1 -timeout 40m ./tests/...
+
+# The tier with a unified cgroup hierarchy: kernels of their own in an emulator.
+test-vm: build
+	NSBOX_VM=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -v -timeout 30m ./tests/vm
 
 # The quick round while writing code: no set-up, no static link, no cached e2e binary.
 test-go:
