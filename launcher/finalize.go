@@ -31,6 +31,7 @@ type finalizer struct {
 	cache string
 	cpu   int // for the exporter
 
+	broken bool   // a record could not be written: nothing that rests on one is done any more
 	staged string // inputs' directory, or empty
 	held   int    // /out, or -1
 	copied string // the exporter's copy
@@ -52,18 +53,24 @@ func (f *finalizer) stopProof(gone bool) bool {
 		}
 	}
 	f.record(journal.StopProved, nil)
-	return true
+	return !f.broken
 }
 
 // seal and export: only a program that exited 0 has something to hand over.
 func (f *finalizer) export(ctx context.Context) bool {
 	f.record(journal.SealIntent, nil)
+	if f.broken {
+		return false
+	}
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(f.held, &st); err != nil || st.Type != unix.TMPFS_MAGIC {
 		f.res.Artifact.Outcome = ArtifactSealFailed
 		return f.quarantine(reason.Wrap(reason.ExportFailed, "/out", "is no longer the tmpfs that was made for it", "nothing was exported", err))
 	}
 	f.record(journal.Sealed, nil)
+	if f.broken {
+		return false
+	}
 	if used := st.Files - st.Ffree; used == 1 {
 		// Only the root itself uses an inode: nothing to examine, and this is known
 		// without opening anything below /out.
@@ -97,6 +104,9 @@ func (f *finalizer) destroy() {
 	var err error
 	for try := 0; try < max(1, f.plan.Lifecycle.CleanupRetries); try++ {
 		f.record(journal.DestroyIntent, nil)
+		if f.broken {
+			return
+		}
 		if err = f.destroyOnce(deadline); err == nil || time.Now().After(deadline) {
 			break
 		}
@@ -111,7 +121,9 @@ func (f *finalizer) destroy() {
 		return
 	}
 	f.record(journal.CleanupVerified, nil)
-	f.res.Cleanup.Outcome = CleanupVerified
+	if !f.broken {
+		f.res.Cleanup.Outcome = CleanupVerified
+	}
 }
 
 // noCredentials asserts the empty credential set: nothing was handed in that
@@ -178,6 +190,7 @@ func (f *finalizer) quarantine(why *reason.Error) bool {
 // the attempt by a marker file, since nothing else would be found afterwards.
 func (f *finalizer) record(e journal.Event, data map[string]string) {
 	if err := f.att.record(e, data); err != nil {
+		f.broken = true
 		f.fail(reason.Of(err))
 		os.WriteFile(f.att.dir+"/QUARANTINE", []byte(string(e)+": the journal could not be written\n"), 0o600)
 		f.res.Cleanup.Outcome = CleanupQuarantined

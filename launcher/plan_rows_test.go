@@ -47,6 +47,7 @@ func planRows() map[string]planRow {
 		"artifact_export.source_storage_lifetime": fixed("forever"),
 		"artifact_export.*":                       refused,
 
+		"lifecycle.concurrency":     {plan: []string{"lifecycle.concurrency"}},
 		"lifecycle.cleanup_retries": {plan: []string{"lifecycle.cleanup_retries"}},
 		"lifecycle.*":               refused,
 

@@ -495,6 +495,9 @@ func (r *run) deliver(f *finalizer) {
 		return
 	}
 	f.record(journal.DeliverIntent, map[string]string{"dir": dir, "name": r.res.Artifact.Name})
+	if f.broken {
+		return // delivery is BLOCKED; the accepted copy stays in the attempt's directory
+	}
 	if err := r.att.journal.Sync(); err != nil {
 		r.res.Delivery.Outcome = DeliveryBlocked
 		f.fail(reason.Wrap(reason.JournalWrite, r.att.dir+"/journal", "could not be made durable before delivery", "", err))

@@ -1,5 +1,7 @@
 package main
 
+import "time"
+
 import "github.com/alecthomas/kong"
 
 // grammar is the whole command line as kong reads it. What stands after `--`
@@ -34,6 +36,7 @@ type execFlags struct {
 	AllowDegraded []string
 	Cgroup        string
 	StateDir      string
+	Wait          time.Duration
 
 	Backend string
 	Trace   string
@@ -86,6 +89,7 @@ func wording() map[string]words {
 		"exec --policy":         {groupRuns, "FILE|PRESET", "The policy to obey: a file, or a preset by name."},
 		"exec --in":             {groupRuns, "PATH[:NAME]", "Copy a file to /in/BASENAME, or a directory's contents into /in; :NAME renames. Repeat for more. A PATH that exists is taken whole, colons included."},
 		"exec --stdin":          {groupRuns, "", "Pass standard input to the program; otherwise it reads end of file."},
+		"exec --wait":           {groupRuns, "DURATION", "Wait this long (10s, 2m) for a place in the state directory; otherwise a second start is refused at once."},
 		"exec --deliver":        {groupOut, "DIR", "Publish the accepted artifact in this directory."},
 		"exec --result":         {groupOut, "FILE", "Write the JSON result to this file, atomically, for refusals too."},
 		"exec --json":           {groupOut, "", "Print the JSON result on standard output; the program's streams go to standard error."},

@@ -150,7 +150,7 @@ func (inv *invocation) request() (launcher.Request, error) {
 	f := inv.Exec
 	req := launcher.Request{
 		PolicyArg: f.Policy, Argv: inv.argv, Deliver: f.Deliver, ResultFile: f.Result, Limits: f.Limit,
-		AllowDegraded: f.AllowDegraded, Stdin: f.Stdin, StateDir: f.StateDir, Cgroup: f.Cgroup,
+		AllowDegraded: f.AllowDegraded, Stdin: f.Stdin, StateDir: f.StateDir, Cgroup: f.Cgroup, Wait: f.Wait,
 	}
 	for _, arg := range f.In {
 		in, err := inputArg(arg)

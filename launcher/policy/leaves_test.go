@@ -165,6 +165,7 @@ func expectations() map[string]expectation {
 			obeyed: func(p *Policy) any { return p.ArtifactExport.AllowedNames }},
 		"artifact_export.source_storage_lifetime":    {to: "forever", id: unenforceable},
 		"artifact_export.*":                          refused,
+		"lifecycle.concurrency":                      {obeyed: func(p *Policy) any { return p.Lifecycle.Concurrency }},
 		"lifecycle.cleanup_retries":                  {obeyed: func(p *Policy) any { return p.Lifecycle.CleanupRetries }},
 		"lifecycle.*":                                refused,
 		"enforcement_points[].implementation_status": {to: "UNKNOWN", carried: true},

@@ -220,7 +220,8 @@ func TestRefusedRules(t *testing.T) {
 		{map[string]any{"artifact_export.allowed_names[+]": "summary.csv"}, invalid, "artifact_export.allowed_names[1]", "twice"},
 		{map[string]any{"artifact_export.allowed_names[0]": "other.csv"}, unenforceable, "filesystem.export_scope", "allowed_names"},
 		{map[string]any{"lifecycle.events[0]": "DELIVER", "lifecycle.events[5]": "STOP_EXECUTION_PROVED"}, unenforceable, "lifecycle.events", "order"},
-		{map[string]any{"lifecycle.concurrency": 0}, unenforceable, "lifecycle.concurrency", "one attempt"},
+		{map[string]any{"lifecycle.concurrency": 0}, unenforceable, "lifecycle.concurrency", "1 to 64"},
+		{map[string]any{"lifecycle.concurrency": 65}, unenforceable, "lifecycle.concurrency", "1 to 64"},
 		{map[string]any{"lifecycle.cleanup_retries": 1000}, invalid, "lifecycle.cleanup_retries", "more than"},
 	} {
 		_, err := Decode("file", edited(t, c.edits))

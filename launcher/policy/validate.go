@@ -289,6 +289,9 @@ func (d *decoder) deniedMounts(p *Policy) {
 
 const maxRetries = 10
 
+// maxConcurrency bounds the places of one state directory; each needs four subordinate ids.
+const maxConcurrency = 64
+
 func (d *decoder) lifecycle(p *Policy) {
 	l := &p.Lifecycle
 	events := []string{"STOP_EXECUTION_PROVED", "SEAL_SOURCE_WITH_STORAGE_RETAINED", "VALIDATE_AND_EXPORT_INDEPENDENT_BYTES", "DESTROY_RUNTIME_AND_SOURCE", "VERIFY_CLEANUP", "DELIVER"}
@@ -296,8 +299,8 @@ func (d *decoder) lifecycle(p *Policy) {
 	if !slices.Equal(l.Events, events) {
 		d.tell(reason.PolicyUnenforceable, "lifecycle.events", "the steps stand in another order", "write them as "+strings.Join(events, ", "))
 	}
-	if l.Concurrency != 1 {
-		d.tell(reason.PolicyUnenforceable, "lifecycle.concurrency", strconv.Itoa(l.Concurrency)+" cannot be obeyed: this release runs one attempt at a time", "write 1")
+	if l.Concurrency < 1 || l.Concurrency > maxConcurrency {
+		d.tell(reason.PolicyUnenforceable, "lifecycle.concurrency", strconv.Itoa(l.Concurrency)+" cannot be obeyed: want 1 to "+strconv.Itoa(maxConcurrency), "write 1 for one attempt at a time")
 	}
 	if l.CleanupRetries > maxRetries {
 		d.tell(reason.PolicyInvalid, "lifecycle.cleanup_retries", strconv.Itoa(l.CleanupRetries)+" is more than clean-up can use within its budget", "write a number from 0 to "+strconv.Itoa(maxRetries))

@@ -1,8 +1,8 @@
 #!/bin/sh
 # kernel.sh SUITE DIR: the suite's cloud kernel as DIR/vmlinuz, with its modules
 # below DIR/lib/modules and its release in DIR/release; and DIR/userland.tar,
-# the suite's own libc and python3 with busybox for the rest: the quick tier's
-# root. Packages are unpacked, not installed; no script of theirs runs.
+# the suite's own libc, python3 and newuidmap with busybox for the rest: the
+# quick tier's root. Packages are unpacked, not installed; no script of theirs runs.
 set -eu
 . "$(dirname "$0")/cache.sh"
 . "$here/apt.sh"
@@ -27,8 +27,8 @@ mv "$modules" "$dir/lib/modules/$release"
 depmod -b "$dir" "$release"
 echo "$release" >"$dir/release"
 
-# With an empty status file apt works out python3's whole closure.
-apt_in "$work/apt" apt-get -qq --download-only -y install python3 >&2
+# With an empty status file apt works out the whole closure of both.
+apt_in "$work/apt" apt-get -qq --download-only -y install python3 uidmap >&2
 root=$work/root
 for d in bin sbin lib lib64; do
     mkdir -p "$root/usr/$d"
@@ -39,6 +39,8 @@ for deb in "$work"/apt/cache/archives/*.deb; do
         --exclude './usr/share/doc/*' --exclude './usr/share/locale/*' --exclude './usr/share/man/*' --exclude './usr/lib/x86_64-linux-gnu/gconv/*' -f -
 done
 [ -e "$root/usr/bin/python3" ] || stop "python3 of $suite brings no /usr/bin/python3" ""
+# Unpacked by an ordinary user they have lost what they are for.
+chmod 4755 "$root/usr/bin/newuidmap" "$root/usr/bin/newgidmap"
 
 busybox=$(command -v busybox)
 cp "$busybox" "$root/usr/bin/busybox"
@@ -54,6 +56,7 @@ cat >"$root/etc/group" <<'EOF'
 root:x:0:
 u:x:1000:
 EOF
+for kind in uid gid; do echo u:100000:65536 >"$root/etc/sub$kind"; done
 echo '127.0.0.1 localhost' >"$root/etc/hosts"
 chmod 755 "$root"
 chmod 1777 "$root/tmp"
