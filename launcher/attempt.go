@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -86,47 +85,6 @@ func privateDir(dir string) error {
 }
 
 func (s *state) cache() string { return s.dir + "/cache" }
-
-// lock is held for the whole attempt: the id range and the storage of one state
-// directory serve one box at a time. The descriptor is close-on-exec and only
-// closed, never unlocked, so no forked child can let it go.
-type lock struct{ file *os.File }
-
-func (s *state) lock(attempt string) (*lock, error) {
-	path := s.dir + "/lock"
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, stateError(path, err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		defer f.Close()
-		if err != unix.EWOULDBLOCK {
-			return nil, stateError(path, err)
-		}
-		return nil, reason.New(reason.Busy, holderOf(f), "is running with this state directory, and the policy's concurrency is 1", "wait until it has ended, or use another --state-dir")
-	}
-	if err = f.Truncate(0); err == nil {
-		_, err = f.WriteAt([]byte(fmt.Sprintf("%s pid %d\n", attempt, os.Getpid())), 0)
-	}
-	if err != nil {
-		f.Close()
-		return nil, stateError(path, err)
-	}
-	return &lock{f}, nil
-}
-
-// holderOf names who holds the lock. Its name is written after the lock is
-// taken, so it may still be missing.
-func holderOf(f *os.File) string {
-	text := make([]byte, 128)
-	n, _ := f.ReadAt(text, 0)
-	if name := strings.TrimSpace(string(text[:n])); name != "" {
-		return "attempt " + name
-	}
-	return "another attempt"
-}
-
-func (l *lock) release() { l.file.Close() }
 
 // attempt is one run's directory and journal.
 type attempt struct {

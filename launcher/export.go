@@ -202,11 +202,11 @@ func (x *export) watch(ctx context.Context, box *nsexec.Box, deadline time.Time,
 		case <-ctx.Done():
 			why = errCancelled
 		case <-tick.C:
-			cpu, rss := s.sample()
+			var cpu, rss int64
 			if x.group != nil {
-				if n, err := x.group.CPUUsage(); err == nil {
-					cpu = n
-				}
+				cpu, rss = usage(x.group, &s, true)
+			} else {
+				cpu, rss = s.sample()
 			}
 			switch {
 			case time.Now().After(deadline):

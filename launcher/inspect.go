@@ -88,15 +88,6 @@ func (in *inspection) process() {
 	}
 }
 
-func (in *inspection) hasProc() bool {
-	for _, n := range in.spec.Root {
-		if n.Kind == nsexec.Proc {
-			return true
-		}
-	}
-	return false
-}
-
 // cgroupView says what /proc/self/cgroup shows: outside of a cgroup namespace of
 // its own a process sees paths of the host's tree.
 func cgroupView(text string) string {
@@ -154,7 +145,7 @@ func (in *inspection) childReport() {
 	in.row("session", "2", strconv.Itoa(r.Session), where, cr)
 	in.row("hostname", in.spec.Hostname, r.Hostname, where, cr)
 	in.row("domainname", nsexec.NoDomain, r.Domainname, where, cr)
-	if in.hasProc() {
+	if hasProc(in.spec) {
 		in.row("cgroup-view", "every line ends in the root", cgroupView(r.Cgroup), where+" (/proc/self/cgroup)", cr)
 	}
 	in.row("working-directory", in.spec.Command.Dir, r.Dir, where, cr)

@@ -80,7 +80,7 @@ Max open files            64                   64                   files
 Max locked memory         65536                65536                bytes     
 Max address space         unlimited            unlimited            bytes     
 Max file locks            unlimited            unlimited            locks     
-Max pending signals       96364                96364                signals   
+Max pending signals       256                  256                  signals   
 Max msgqueue size         0                    0                    bytes     
 Max nice priority         0                    0                    
 Max realtime priority     0                    0                    

@@ -119,6 +119,8 @@ func limitName(words string) string {
 		return "memlock"
 	case "Max address space":
 		return "as"
+	case "Max pending signals":
+		return "sigpending"
 	case "Max msgqueue size":
 		return "msgqueue"
 	case "Max nice priority":

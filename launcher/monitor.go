@@ -171,13 +171,22 @@ func (m *monitor) nextPoll(left time.Duration) time.Duration {
 }
 
 func (m *monitor) usage() (cpuUsec, rss int64) {
-	if m.group == nil || m.watchMem {
-		cpuUsec, rss = m.sampler.sample()
+	if m.group == nil {
+		return m.sampler.sample()
 	}
-	if m.group != nil {
-		if n, err := m.group.CPUUsage(); err == nil {
-			cpuUsec = n
-		}
+	return usage(m.group, &m.sampler, m.watchMem)
+}
+
+// usage takes the cpu time from a cgroup's counter, and samples where memory is
+// to be watched too, or where the counter cannot be read: that must not look like
+// a program that uses nothing, whose budget would never end.
+func usage(counter interface{ CPUUsage() (int64, error) }, s *sampler, watchMem bool) (cpuUsec, rss int64) {
+	counted, err := counter.CPUUsage()
+	if err != nil || watchMem {
+		cpuUsec, rss = s.sample()
+	}
+	if err == nil {
+		cpuUsec = counted
 	}
 	return cpuUsec, rss
 }

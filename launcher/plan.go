@@ -250,6 +250,8 @@ func rlimits(l policy.Limits, h *probe.Host) []nsexec.Rlimit {
 		own("stack", unix.RLIMIT_STACK, 8<<20),
 		own("memlock", unix.RLIMIT_MEMLOCK, 64<<10),
 		both("msgqueue", unix.RLIMIT_MSGQUEUE, 0),
+		// Queued signals and timers; they count against the operator's limit as well.
+		own("sigpending", unix.RLIMIT_SIGPENDING, 256),
 		both("rtprio", unix.RLIMIT_RTPRIO, 0),
 		both("nice", unix.RLIMIT_NICE, 0),
 	}

@@ -29,7 +29,7 @@ func goodHost() *probe.Host {
 		Landlock: probe.Yes, LandlockABI: 4,
 		CgroupV2: probe.CgroupV2{Mount: "/sys/fs/cgroup", Self: "/", Dir: "/sys/fs/cgroup", V1Controllers: []string{"memory", "cpu"}},
 		RLimits: map[string]int64{"nofile": 1 << 20, "fsize": probe.Unlimited, "cpu": probe.Unlimited, "core": probe.Unlimited,
-			"stack": probe.Unlimited, "as": probe.Unlimited, "nproc": 96000, "memlock": probe.Unlimited},
+			"stack": probe.Unlimited, "as": probe.Unlimited, "nproc": 96000, "memlock": probe.Unlimited, "sigpending": 96000},
 		SelfExe: probe.SelfExe{Path: "/usr/local/bin/nsbox", WorldReadable: probe.Yes, Static: probe.Yes},
 	}
 }

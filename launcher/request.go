@@ -40,8 +40,3 @@ type Streams struct {
 	Stdout io.Writer // live copy of the workload's stdout
 	Stderr io.Writer // live copy of the workload's stderr
 }
-
-// Run executes one attempt to its end and always returns a Result, whatever
-// happened; the only judge of success is Result.ExitStatus. Cancel ctx to
-// cancel the attempt (the cause's text becomes the detail).
-// func Run(ctx context.Context, req Request, s Streams) Result   (run.go)

@@ -157,3 +157,26 @@ func TestChildrenOf(t *testing.T) {
 		t.Errorf("children of nobody: %v", got)
 	}
 }
+
+type counter struct {
+	usec int64
+	err  error
+}
+
+func (c counter) CPUUsage() (int64, error) { return c.usec, c.err }
+
+// A counter that cannot be read must not read as a program that uses nothing.
+func TestUsageWithoutCounter(t *testing.T) {
+	busy := tree(t, "(while :; do :; done) & wait")
+	s := &sampler{init: busy.Process.Pid}
+	until(t, s, "some cpu time", func(cpu, _ int64) bool { return cpu >= 50_000 })
+	if cpu, _ := usage(counter{err: unix.ENODEV}, s, false); cpu < 50_000 {
+		t.Errorf("without a counter %d us", cpu)
+	}
+	if cpu, rss := usage(counter{usec: 7}, s, false); cpu != 7 || rss != 0 {
+		t.Errorf("the counter's figure is %d us, memory %d", cpu, rss)
+	}
+	if cpu, rss := usage(counter{usec: 7}, s, true); cpu != 7 || rss == 0 {
+		t.Errorf("with memory watched: %d us, memory %d", cpu, rss)
+	}
+}

@@ -12,6 +12,13 @@ import (
 	"nsbox/launcher/reason"
 )
 
+// lock is one of the places of a state directory, held for the whole attempt.
+// The descriptor is close-on-exec and only closed, never unlocked, so no forked
+// child can let it go.
+type lock struct{ file *os.File }
+
+func (l *lock) release() { l.file.Close() }
+
 // enter takes one of the n places of this state directory, which is what the
 // policy's concurrency counts. wait is how long a caller is ready to stand in
 // line; ctx ends the wait. The error is a *reason.Error, Busy naming who runs.
@@ -24,7 +31,9 @@ func (s *state) enter(ctx context.Context, attempt string, n int, wait time.Dura
 			if l != nil || err != nil {
 				return l, err
 			}
-			holders = append(holders, holder)
+			if holder != "" { // written after the lock is taken, so it may still be missing
+				holders = append(holders, holder)
+			}
 		}
 		left := time.Until(deadline)
 		if left > 0 {
@@ -34,7 +43,11 @@ func (s *state) enter(ctx context.Context, attempt string, n int, wait time.Dura
 			case <-ctx.Done():
 			}
 		}
-		return nil, reason.New(reason.Busy, "attempt "+strings.Join(holders, ", "),
+		who := "another attempt"
+		if len(holders) > 0 {
+			who = "attempt " + strings.Join(holders, ", ")
+		}
+		return nil, reason.New(reason.Busy, who,
 			fmt.Sprintf("is running with this state directory, and the policy's concurrency is %d", max(n, 1)), "wait for it with --wait DURATION, or use another --state-dir")
 	}
 }

@@ -199,7 +199,7 @@ func positions(p *Program, name string) (at []int) {
 // names; no step reads the environment, a home directory or a relative host path.
 func TestProgramOpensOnlyWhatTheSpecNames(t *testing.T) {
 	s := workloadSpec()
-	allowed := map[string]bool{"/dev/null": true, "/": true, "/proc/sys/user/max_user_namespaces": true, "/proc/self/fd": true, "/proc/self/cgroup": true, s.StagingPoint: true, s.Command.Dir: true, s.Command.Path: true, s.Hold: true}
+	allowed := map[string]bool{"/dev/null": true, "/": true, "/proc/sys/user/max_user_namespaces": true, "/proc/self/fd": true, "/proc/self/cgroup": true, "/proc/sys/user/max_inotify_instances": true, "/proc/sys/user/max_inotify_watches": true, s.StagingPoint: true, s.Command.Dir: true, s.Command.Path: true, s.Hold: true}
 	for _, n := range s.Root {
 		allowed[n.Path], allowed[n.Source] = true, true
 	}

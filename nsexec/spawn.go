@@ -1,54 +1,17 @@
 package nsexec
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"nsbox/nsexec/wire"
 )
-
-// StepError says which step of the set-up failed and with what raw result of
-// the kernel: a negative errno, or a value the step's rule does not allow.
-type StepError struct {
-	Stage  string
-	Step   string
-	Why    string // the step's own reason
-	Result int64
-}
-
-// Errno is the kernel's error, or 0 where the result was no error.
-func (e *StepError) Errno() unix.Errno {
-	if e.Result < 0 && e.Result > -4096 {
-		return unix.Errno(-e.Result)
-	}
-	return 0
-}
-
-func (e *StepError) Error() string {
-	if no := e.Errno(); no != 0 {
-		return fmt.Sprintf("%s: %s: %s", e.Stage, e.Step, no.Error())
-	}
-	return fmt.Sprintf("%s: %s: unexpected result %d", e.Stage, e.Step, e.Result)
-}
-
-func (e *StepError) Unwrap() error {
-	if no := e.Errno(); no != 0 {
-		return no
-	}
-	return nil
-}
 
 // ErrGone says that the box ended during set-up without naming a step: it was killed.
 var ErrGone = errors.New("the box ended during set-up")
@@ -63,6 +26,7 @@ type Files struct {
 
 // Namespaces the box is made of; the cgroup namespace is unshared by pid 1.
 const cloneFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_PIDFD | unix.CLONE_CLEAR_SIGHAND
 
 // Box is one sandbox from its birth to its end.
@@ -177,7 +141,7 @@ func spawnAltered(spec *Spec, files Files, stop <-chan struct{}, alter func(*Pro
 		case <-ready:
 		}
 	}()
-	if err := b.handshake(); err != nil {
+	if err := b.handshake(stop); err != nil {
 		b.Abort()
 		return nil, err
 	}
@@ -240,228 +204,4 @@ func waitPID(pid int) unix.WaitStatus {
 			return ws
 		}
 	}
-}
-
-// handshake writes the id maps and hears from set-up, child and init, in that
-// order of trust: each message must come from the process it speaks for.
-func (b *Box) handshake() error {
-	t := time.Now()
-	err := writeMaps(b.InitPID, b.spec.Identity)
-	close(b.mapped)
-	if err != nil {
-		return b.firstFailure(err)
-	}
-	if err := b.control.Send([]byte{'M'}); err != nil {
-		return b.firstFailure(err)
-	}
-	b.Phases["maps"], t = time.Since(t), time.Now()
-	buf := make([]byte, wire.MaxMessage)
-	var p wire.Packet
-	p, err = b.golink.Recv(buf, b.streamCount)
-	if err != nil {
-		return b.firstFailure(err)
-	}
-	if err := b.failure(p.Data); err != nil {
-		return err
-	}
-	if p.Data[0] != msgStreams {
-		closeAll(p.FDs)
-		return fmt.Errorf("unexpected message %q during set-up", p.Data[0])
-	}
-	b.ChildPID = p.PID
-	b.takeStreams(p.FDs)
-	p, err = b.golink.Recv(buf, nil)
-	if err != nil {
-		return b.firstFailure(err)
-	}
-	if err := b.failure(p.Data); err != nil {
-		return err
-	}
-	if p.PID != b.ChildPID || p.PID == b.InitPID {
-		return fmt.Errorf("report from pid %d, want the child's, %d", p.PID, b.ChildPID)
-	}
-	if b.Report, err = parseReport(p.Data, b.fields); err != nil {
-		return err
-	}
-	b.Phases["setup"], t = time.Since(t), time.Now()
-	p, err = b.control.Recv(buf, nil)
-	if err != nil {
-		return b.firstFailure(err)
-	}
-	if err := b.failure(p.Data); err != nil {
-		return err
-	}
-	if len(p.Data) != 1+8*6 || p.Data[0] != msgUp || p.PID != b.InitPID {
-		return fmt.Errorf("init did not come up: message %q of %d bytes from pid %d", p.Data[0], len(p.Data), p.PID)
-	}
-	for i := range b.Init.Caps {
-		b.Init.Caps[i] = binary.NativeEndian.Uint64(p.Data[1+8*i:])
-	}
-	b.Init.Environment = int(binary.NativeEndian.Uint64(p.Data[41:]))
-	b.Phases["init"] = time.Since(t)
-	b.restoreDumpable()
-	return nil
-}
-
-// restoreDumpable undoes what setresuid in the shared memory did: an undumpable
-// launcher could not write the next box's id maps, nor be inspected.
-func (b *Box) restoreDumpable() {
-	if b.spec.SharedVM {
-		unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
-	}
-}
-
-// streamCount is how many descriptors a message must carry.
-func (b *Box) streamCount(data []byte) int {
-	if len(data) != 1 || data[0] != msgStreams {
-		return 0
-	}
-	n := 2
-	if b.spec.Stdin {
-		n++
-	}
-	if b.spec.Hold != "" {
-		n++
-	}
-	return n
-}
-
-func (b *Box) takeStreams(fds []int) {
-	for _, fd := range fds {
-		// Our ends only: the workload's ends are other open file descriptions.
-		unix.SetNonblock(fd, true)
-	}
-	b.Stdout = os.NewFile(uintptr(fds[0]), "workload stdout")
-	b.Stderr = os.NewFile(uintptr(fds[1]), "workload stderr")
-	rest := fds[2:]
-	if b.spec.Stdin {
-		b.Stdin, rest = os.NewFile(uintptr(rest[0]), "workload stdin"), rest[1:]
-	}
-	if b.spec.Hold != "" {
-		b.Held = rest[0]
-	}
-}
-
-// failure turns the interpreter's sixteen bytes into a StepError.
-func (b *Box) failure(msg []byte) error {
-	if len(msg) != 16 {
-		return nil
-	}
-	step := int(binary.NativeEndian.Uint64(msg) >> 32)
-	if step >= len(b.steps) {
-		return fmt.Errorf("the box reports a failure of step %d of %d", step, len(b.steps))
-	}
-	s := b.steps[step]
-	return &StepError{Stage: s.Stage, Step: s.Name, Why: s.Why, Result: int64(binary.NativeEndian.Uint64(msg[8:]))}
-}
-
-// firstFailure ends the box and looks on both sockets for the cause of err: the
-// first failing step is the cause, whatever followed from it.
-func (b *Box) firstFailure(err error) error {
-	gone := errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET)
-	var m *MapError
-	if !gone && !errors.As(err, &m) {
-		return err
-	}
-	b.Kill()
-	buf := make([]byte, wire.MaxMessage)
-	for _, c := range []*wire.Conn{b.control, b.golink} {
-		for {
-			p, err := c.Recv(buf, b.streamCount)
-			if err != nil {
-				break
-			}
-			closeAll(p.FDs)
-			if f := b.failure(p.Data); f != nil {
-				return f
-			}
-		}
-	}
-	if gone {
-		return ErrGone
-	}
-	return err
-}
-
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		unix.Close(fd)
-	}
-}
-
-// MapError says that the id maps could not be written.
-type MapError struct {
-	Path string // the map file or the helper
-	Text string // the helper's own words, at most 4 KiB
-	Err  error
-}
-
-func (e *MapError) Error() string {
-	if e.Text != "" {
-		return fmt.Sprintf("%s: %v: %s", e.Path, e.Err, e.Text)
-	}
-	return fmt.Sprintf("%s: %v", e.Path, e.Err)
-}
-
-func (e *MapError) Unwrap() error { return e.Err }
-
-// writeMaps writes both maps, by the helpers in parallel where there are any:
-// one helper costs as much as half a box.
-func writeMaps(pid int, id Identity) error {
-	gid := make(chan error, 1)
-	one := func(helper, file string, m []MapEntry) error {
-		if helper == "" {
-			return writeMap(fmt.Sprintf("/proc/%d/%s", pid, file), m)
-		}
-		return runHelper(helper, pid, m)
-	}
-	if id.GIDHelper == "" {
-		gid <- one("", "gid_map", id.GIDs)
-	} else {
-		go func() { gid <- one(id.GIDHelper, "gid_map", id.GIDs) }()
-	}
-	err := one(id.UIDHelper, "uid_map", id.UIDs)
-	return errors.Join(err, <-gid)
-}
-
-func writeMap(path string, m []MapEntry) error {
-	var text strings.Builder
-	for _, e := range m {
-		fmt.Fprintf(&text, "%d %d %d\n", e.Inside, e.Host, e.Count)
-	}
-	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err == nil {
-		_, err = unix.Write(fd, []byte(text.String())) // the kernel takes a map in one write only
-		unix.Close(fd)
-	}
-	if err != nil {
-		return &MapError{Path: path, Err: err}
-	}
-	return nil
-}
-
-// runHelper runs newuidmap or newgidmap with an empty environment and keeps at
-// most 4 KiB of what it says.
-func runHelper(helper string, pid int, m []MapEntry) error {
-	argv := []string{helper, strconv.Itoa(pid)}
-	for _, e := range m {
-		argv = append(argv, strconv.Itoa(e.Inside), strconv.Itoa(e.Host), strconv.Itoa(e.Count))
-	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		return &MapError{Path: helper, Err: err}
-	}
-	defer r.Close()
-	p, err := syscall.ForkExec(helper, argv, &syscall.ProcAttr{Env: []string{}, Files: []uintptr{0, w.Fd(), w.Fd()}})
-	w.Close()
-	if err != nil {
-		return &MapError{Path: helper, Err: err}
-	}
-	text, _ := io.ReadAll(io.LimitReader(r, 4096))
-	go io.Copy(io.Discard, r)
-	ws := waitPID(p)
-	if !ws.Exited() || ws.ExitStatus() != 0 {
-		return &MapError{Path: helper, Text: string(bytes.TrimSpace(text)), Err: fmt.Errorf("exit status %d", ws.ExitStatus())}
-	}
-	return nil
 }

@@ -76,6 +76,40 @@ func TestMapErrorIsTheCause(t *testing.T) {
 	nothingLeft(t, before, "after a refused map")
 }
 
+// A helper may wait for a user database on the network; a cancel must not.
+func TestStopEndsAHelperThatHangs(t *testing.T) {
+	dir := t.TempDir()
+	helper := dir + "/helper"
+	if err := os.WriteFile(helper, []byte("#!/bin/sh\necho $$ >"+dir+"/pid\nexec sleep 20\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	spec := testSpec("/usr/bin/true")
+	spec.Identity.UIDHelper = helper
+	files := filesFor(t, spec)
+	before := openFDs(t)
+	stop := make(chan struct{})
+	var pid string
+	go func() {
+		defer close(stop)
+		for end := time.Now().Add(10 * time.Second); pid == "" && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			b, _ := os.ReadFile(dir + "/pid")
+			pid = strings.TrimSpace(string(b))
+		}
+	}()
+	began := time.Now()
+	_, err := Spawn(spec, files, stop)
+	if took := time.Since(began); !errors.Is(err, ErrGone) || took > 15*time.Second {
+		t.Errorf("%v after %v, want %v at once", err, took, ErrGone)
+	}
+	if pid == "" {
+		t.Fatal("the helper never ran")
+	}
+	if _, err := os.Stat("/proc/" + pid); err == nil {
+		t.Error("the helper lives on")
+	}
+	nothingLeft(t, before, "after a stopped helper")
+}
+
 func dumpable(t *testing.T) int {
 	t.Helper()
 	v, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)

@@ -66,7 +66,7 @@ func add(f *seccomp.ScmpFilter, call seccomp.ScmpSyscall, r Rule) error {
 	}
 	if r.Verdict != Missing {
 		for _, v := range r.When.In {
-			if err := addMasked(f, call, r.Verdict, r.When.Arg, cube{r.When.Mask, v.N}); err != nil {
+			if err := addMasked(f, call, r.Verdict, r.When.Arg, cube{r.When.Mask, v.N}, r.When.pointer(seccomp.CompareNotEqual)...); err != nil {
 				return err
 			}
 		}
@@ -77,16 +77,36 @@ func add(f *seccomp.ScmpFilter, call seccomp.ScmpSyscall, r Rule) error {
 				return err
 			}
 		}
+		if r.When.NonNull == 0 {
+			return nil
+		}
+		for _, v := range r.When.In {
+			if err := addMasked(f, call, r.Else, r.When.Arg, cube{r.When.Mask, v.N}, r.When.pointer(seccomp.CompareEqual)...); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-func addMasked(f *seccomp.ScmpFilter, call seccomp.ScmpSyscall, v Verdict, arg int, c cube) error {
+// pointer is the condition on the NonNull argument, all 64 bits of it.
+func (w *When) pointer(op seccomp.ScmpCompareOp) []seccomp.ScmpCondition {
+	if w.NonNull == 0 {
+		return nil
+	}
+	cond, err := seccomp.MakeCondition(uint(w.NonNull), op, 0)
+	if err != nil {
+		return []seccomp.ScmpCondition{{}} // an empty condition is refused where it is added
+	}
+	return []seccomp.ScmpCondition{cond}
+}
+
+func addMasked(f *seccomp.ScmpFilter, call seccomp.ScmpSyscall, v Verdict, arg int, c cube, more ...seccomp.ScmpCondition) error {
 	cond, err := seccomp.MakeCondition(uint(arg), seccomp.CompareMaskedEqual, uint64(c.mask), uint64(c.value))
 	if err != nil {
 		return err
 	}
-	return f.AddRuleConditionalExact(call, action(v), []seccomp.ScmpCondition{cond})
+	return f.AddRuleConditionalExact(call, action(v), append([]seccomp.ScmpCondition{cond}, more...))
 }
 
 func action(v Verdict) seccomp.ScmpAction {
@@ -95,6 +115,8 @@ func action(v Verdict) seccomp.ScmpAction {
 		return seccomp.ActAllow
 	case Deny:
 		return seccomp.ActErrno.SetReturnCode(int16(syscall.EPERM))
+	case Pretend:
+		return seccomp.ActErrno.SetReturnCode(0)
 	default:
 		return seccomp.ActErrno.SetReturnCode(int16(syscall.ENOSYS))
 	}

@@ -14,6 +14,7 @@ func Explain(p Profile) string {
 	section(&b, "allowed: the kernel decides", p, Allow)
 	section(&b, "refused with EPERM", p, Deny)
 	section(&b, "refused with ENOSYS, as if the kernel lacked them", p, Missing)
+	section(&b, "answered with success, without effect", p, Pretend)
 	return b.String()
 }
 
@@ -47,7 +48,11 @@ func (w *When) String() string {
 	for i, v := range w.In {
 		known[i] = v.Name
 	}
-	return w.What + " " + strings.Join(known, " or ")
+	text := w.What + " " + strings.Join(known, " or ")
+	if w.NonNull != 0 {
+		text += fmt.Sprintf(" and argument %d is not NULL", w.NonNull+1)
+	}
+	return text
 }
 
 // wrap writes words in lines of at most width columns.

@@ -13,9 +13,10 @@ import (
 type Verdict string
 
 const (
-	Allow   Verdict = "allow"  // the kernel decides
-	Deny    Verdict = "EPERM"  // known to be dangerous
-	Missing Verdict = "ENOSYS" // as if the kernel had been built without it; also the default
+	Allow   Verdict = "allow"   // the kernel decides
+	Deny    Verdict = "EPERM"   // known to be dangerous
+	Missing Verdict = "ENOSYS"  // as if the kernel had been built without it; also the default
+	Pretend Verdict = "ignored" // answers success and does nothing
 )
 
 // Value is one argument value with the name people know it by.
@@ -30,6 +31,9 @@ type When struct {
 	What string // subject and verb that read on with the names of In: "request is"
 	Mask uint32 // bits that are looked at
 	In   []Value
+
+	// NonNull is a further argument, 1 to 5, that must not be 0; 0: none is looked at.
+	NonNull int
 }
 
 // Rule gives one verdict to a class of system calls.
@@ -76,6 +80,10 @@ func (p Profile) canonical() []byte {
 				b = append(b, ' ')
 				b = strconv.AppendUint(b, uint64(v.N), 16)
 			}
+			if w.NonNull != 0 {
+				b = append(b, " nonnull"...)
+				b = strconv.AppendInt(b, int64(w.NonNull), 10)
+			}
 			b = append(b, " else "...)
 			b = append(b, r.Else...)
 		}
@@ -110,7 +118,7 @@ func (p Profile) check(nr map[string]int) error {
 			fault("has an else without a condition")
 		}
 		if w := r.When; w != nil {
-			if w.Arg < 0 || w.Arg > 5 || w.Mask == 0 || len(w.In) == 0 {
+			if w.Arg < 0 || w.Arg > 5 || w.NonNull < 0 || w.NonNull > 5 || w.NonNull == w.Arg && w.NonNull != 0 || w.Mask == 0 || len(w.In) == 0 {
 				fault("has an empty or impossible condition")
 			}
 			for _, v := range w.In {
@@ -134,7 +142,7 @@ func (p Profile) check(nr map[string]int) error {
 	return errors.Join(errs...)
 }
 
-func known(v Verdict) bool { return v == Allow || v == Deny || v == Missing }
+func known(v Verdict) bool { return v == Allow || v == Deny || v == Missing || v == Pretend }
 
 // disjoint says whether no call can match both rules.
 func disjoint(a, b Rule) bool {

@@ -39,7 +39,7 @@ func call(t testing.TB, name string, args ...uint64) filter.Data {
 
 // reference is the meaning of a profile, written independently of the compiler.
 func reference(p Profile, d filter.Data) uint32 {
-	verdict := map[Verdict]uint32{Allow: filter.ActAllow, Deny: eperm, Missing: enosys, "": enosys}
+	verdict := map[Verdict]uint32{Allow: filter.ActAllow, Deny: eperm, Missing: enosys, Pretend: filter.ActErrno, "": enosys}
 	if d.NR < 0 || int(d.NR) >= len(names) {
 		return enosys
 	}
@@ -51,7 +51,8 @@ func reference(p Profile, d filter.Data) uint32 {
 			return verdict[r.Verdict]
 		}
 		masked := uint32(d.Args[r.When.Arg]) & r.When.Mask
-		if slices.ContainsFunc(r.When.In, func(v Value) bool { return v.N == masked }) {
+		set := r.When.NonNull == 0 || d.Args[r.When.NonNull] != 0
+		if set && slices.ContainsFunc(r.When.In, func(v Value) bool { return v.N == masked }) {
 			return verdict[r.Verdict]
 		}
 		if r.Else != "" {
@@ -94,8 +95,14 @@ func TestProgramsMeanTheirRules(t *testing.T) {
 			}
 			for _, w := range tries {
 				d := filter.Data{NR: nr, Arch: filter.ArchAMD64, Args: [6]uint64{w, w, w, w, w, w}}
-				if got, want := prog.Run(d), reference(p, d); got != want {
-					t.Errorf("%s: number %d with %#x: %#x, want %#x", name, nr, w, got, want)
+				for null := range 6 { // 0: none is NULL
+					d := d
+					if null != 0 {
+						d.Args[null] = 0
+					}
+					if got, want := prog.Run(d), reference(p, d); got != want {
+						t.Errorf("%s: number %d with %#x, NULL at %d: %#x, want %#x", name, nr, w, null, got, want)
+					}
 				}
 			}
 		}

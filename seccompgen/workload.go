@@ -69,7 +69,7 @@ func Workload(o Options) Profile {
 				setregid setresuid setresgid setfsuid setfsgid setgroups capget capset`)},
 		{Class: "facts and limits", Verdict: Allow,
 			Why:      "resource use and limits; a hard limit can only be lowered",
-			Syscalls: calls(`getrlimit setrlimit prlimit64 getrusage sysinfo uname getrandom`)},
+			Syscalls: calls(`getrlimit getrusage sysinfo uname getrandom`)},
 		{Class: "own confinement", Verdict: Allow,
 			Why:      "Landlock rules can only take rights away from the process that adds them",
 			Syscalls: calls(`landlock_create_ruleset landlock_add_rule landlock_restrict_self`)},
@@ -83,14 +83,19 @@ func Workload(o Options) Profile {
 		{Class: "making sockets", Verdict: Allow, Else: Deny, ElseIs: "socket_non_AF_UNIX",
 			Why:      "every other family is a way out of the box or rarely used kernel code",
 			Syscalls: calls(`socket socketpair`), When: &When{Arg: 0, What: "domain is", Mask: ^uint32(0), In: []Value{{"AF_UNIX", 1}}}},
-		{Class: "ipc", Verdict: Allow,
-			Why: "System V and POSIX queues and semaphores of the box's own ipc namespace",
-			Syscalls: calls(`semget semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink mq_timedsend
-				mq_timedreceive mq_notify mq_getsetattr`)},
+		{Class: "posix queues", Verdict: Allow,
+			Why:      "message queues of the box's own ipc namespace; their memory counts against RLIMIT_MSGQUEUE, which is 0",
+			Syscalls: calls(`mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr`)},
+		{Class: "core_limit", Verdict: Pretend, Else: Allow,
+			Why:      "a core limit of exactly 1 is what keeps the kernel from starting the host's core handler, and 0 does not; programs that set 0 get what they want, no core file",
+			Syscalls: calls(`setrlimit`), When: coreLimit(0, 0)},
+		{Class: "core_limit", Verdict: Pretend, Else: Allow,
+			Why:      "the same by the newer call, where it sets and does not only read",
+			Syscalls: calls(`prlimit64`), When: coreLimit(1, 2)},
 		personalityRule(),
 		prctlRule(),
 	}
-	rules = append(rules, affinity(o.DenyAffinity), sharedSegments(o.DenySharedMemory), memfd(o.DenySharedMemory))
+	rules = append(rules, affinity(o.DenyAffinity), systemV(o.DenySharedMemory), memfd(o.DenySharedMemory))
 	return Profile{Name: "workload", Rules: append(rules, refused()...)}
 }
 
@@ -104,12 +109,18 @@ func affinity(deny bool) Rule {
 	return r
 }
 
-func sharedSegments(deny bool) Rule {
-	r := Rule{Class: "shared_memory", Syscalls: calls(`shmget shmat shmctl shmdt`), Verdict: Allow,
-		Why: "System V segments live in the box's ipc namespace and count as its memory"}
+// coreLimit holds where the resource in arg is RLIMIT_CORE and, if set is not 0,
+// the pointer to a new value in that argument is not NULL.
+func coreLimit(arg, set int) *When {
+	return &When{Arg: arg, What: "resource is", Mask: ^uint32(0), In: []Value{{"RLIMIT_CORE", 4}}, NonNull: set}
+}
+
+func systemV(deny bool) Rule {
+	r := Rule{Class: "shared_memory", Syscalls: calls(`shmget shmat shmctl shmdt semget semop semtimedop semctl msgget msgsnd msgrcv msgctl`), Verdict: Allow,
+		Why: "System V segments, semaphores and queues live in the box's ipc namespace and count as its memory"}
 	if deny {
 		r.Verdict = Deny
-		r.Why = "memory is only limited per process here, and a segment belongs to none"
+		r.Why = "memory is only limited per process here, and these belong to none: sets of semaphores alone could fill the host's"
 	}
 	return r
 }

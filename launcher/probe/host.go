@@ -46,7 +46,7 @@ type Host struct {
 	ProcMasked    []string `json:"proc_masked"`    // mounts because of which a fresh proc would be refused
 	CgroupV2      CgroupV2 `json:"cgroup_v2"`
 
-	RLimits map[string]int64 `json:"rlimits"` // hard limits by name: nofile, fsize, cpu, core, stack, as, nproc, memlock
+	RLimits map[string]int64 `json:"rlimits"` // hard limits by name: nofile, fsize, cpu, core, stack, as, nproc, memlock, sigpending
 	SelfExe SelfExe          `json:"self_exe"`
 }
 

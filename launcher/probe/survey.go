@@ -177,7 +177,7 @@ var limits = []struct {
 	which int
 }{
 	{"nofile", unix.RLIMIT_NOFILE}, {"fsize", unix.RLIMIT_FSIZE}, {"cpu", unix.RLIMIT_CPU}, {"core", unix.RLIMIT_CORE},
-	{"stack", unix.RLIMIT_STACK}, {"as", unix.RLIMIT_AS}, {"nproc", unix.RLIMIT_NPROC}, {"memlock", unix.RLIMIT_MEMLOCK},
+	{"stack", unix.RLIMIT_STACK}, {"as", unix.RLIMIT_AS}, {"nproc", unix.RLIMIT_NPROC}, {"memlock", unix.RLIMIT_MEMLOCK}, {"sigpending", unix.RLIMIT_SIGPENDING},
 }
 
 // hardLimits leaves out a limit that cannot be read; one that is missing counts as 0.

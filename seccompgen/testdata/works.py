@@ -213,7 +213,9 @@ def limits():
     import resource
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 512), hard))
-    resource.prlimit(0, resource.RLIMIT_CORE, (0, 0))
+    resource.prlimit(0, resource.RLIMIT_CORE, (0, 0))  # in the box answered and ignored
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.getrlimit(resource.RLIMIT_CORE)
     resource.getrusage(resource.RUSAGE_CHILDREN)
 
 

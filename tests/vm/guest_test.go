@@ -37,7 +37,7 @@ func boot(t *testing.T, g guest, payload string) results {
 	out := t.TempDir()
 	started := time.Now()
 	cmd := exec.Command("sh", "run.sh", g.tier, "--kernel", g.kernel, "--delegate", g.delegate, "--memory", strconv.Itoa(g.memory),
-		"--timeout", "400", "--payload", payload, "--out", out)
+		"--timeout", "2700", "--payload", payload, "--out", out)
 	said, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -33,10 +33,50 @@ func TestQuick(t *testing.T) {
 				}
 			}
 			t.Run("privileged", func(t *testing.T) { privileged(t, r) })
-			t.Run("no range", func(t *testing.T) { refused(t, r, "without-range", "subordinate_range_missing") })
-			t.Run("no helper", func(t *testing.T) { refused(t, r, "without-helper", "idmap_helper_missing") })
+			t.Run("delegated", func(t *testing.T) {
+				j := delivered(t, r, "delegated")
+				subordinate(t, j)
+				limited(t, j)
+			})
+			for job, reason := range quickRefusals() {
+				t.Run(job, func(t *testing.T) { refused(t, r, job, reason) })
+			}
 			t.Run("gotests", func(t *testing.T) { passed(t, r, "quick") })
 		})
+	}
+}
+
+// quickRefusals are the jobs of payload/quick/refusals.sh and the reasons they
+// must end for.
+func quickRefusals() map[string]string {
+	return map[string]string{
+		"userns-sysctl":     "userns_sysctl",
+		"userns-none":       "userns_disabled",
+		"without-range":     "subordinate_range_missing",
+		"without-helper":    "idmap_helper_missing",
+		"masked-proc":       "proc_masked",
+		"readonly-cgroupfs": "cgroupfs_readonly",
+		"not-delegated":     "cgroup_not_delegated",
+		"no-controller":     "controller_missing",
+	}
+}
+
+// limited: the kernel holds every limit, read back from the job's own group, and
+// nothing but the storage of /out is weaker than the policy asks.
+func limited(t *testing.T, j jobResult) {
+	t.Helper()
+	for _, d := range j.Degraded {
+		if d.Dimension != "out_storage" {
+			t.Errorf("%s is degraded", d.Dimension)
+		}
+	}
+	for file, want := range map[string]string{"work/memory.max": "268435456", "work/memory.swap.max": "0", "work/pids.max": "32", "work/cpu.max": "100000 100000"} {
+		if got := j.enforced(file); got != want {
+			t.Errorf("%s shows %q, want %q", file, got, want)
+		}
+	}
+	if !strings.Contains(j.Resources.CPUSource, "cpu.stat") {
+		t.Errorf("cpu time by %q", j.Resources.CPUSource)
 	}
 }
 
@@ -51,8 +91,9 @@ func privileged(t *testing.T, r results) {
 	}
 }
 
-// refused: nothing starts, for this reason and no other, and nothing was
-// delivered. The same job with the same files is the positive control in privileged.
+// refused: nothing starts, for this reason and no other. What the program would
+// have left behind is looked for: its file, and what it prints. The same job
+// with the same files is the positive control in delivered.
 func refused(t *testing.T, r results, job, reason string) {
 	var j jobResult
 	r.decode(t, job+".json", &j)
@@ -67,8 +108,11 @@ func refused(t *testing.T, r results, job, reason string) {
 	if j.Workload.Outcome == "EXITED" {
 		t.Error("the workload ran")
 	}
-	if exists(filepath.Join(r.dir, job, "summary.csv")) {
-		t.Error("something was delivered")
+	if left, err := os.ReadDir(filepath.Join(r.dir, job)); err != nil || len(left) > 0 {
+		t.Errorf("something was delivered: %v, %v", left, err)
+	}
+	if strings.Contains(r.text(t, job+".txt"), programSays) {
+		t.Error("the program printed")
 	}
 }
 
@@ -102,8 +146,13 @@ func TestSystemd(t *testing.T) {
 				t.Errorf("newuidmap: %s", login.UIDMap)
 			}
 			for _, name := range []string{"login", "scope"} {
-				t.Run(name, func(t *testing.T) { subordinate(t, delivered(t, r, name)) })
+				t.Run(name, func(t *testing.T) {
+					j := delivered(t, r, name)
+					subordinate(t, j)
+					limited(t, j)
+				})
 			}
+			t.Run("apparmor", func(t *testing.T) { refused(t, r, "apparmor", "userns_apparmor") })
 			t.Run("gotests", func(t *testing.T) { passed(t, r, "systemd") })
 		})
 	}

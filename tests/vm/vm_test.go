@@ -2,8 +2,10 @@ package vm
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,15 +26,20 @@ type gotest struct {
 	tier, who string // who: root or user
 	pkg       string
 	skip      string // tests that meet no kernel and take long emulated, or that want what this guest is not
+	seconds   int    // the most it may take there
+	harness   bool   // it drives the built nsbox, and holds the launcher's types, which need cgo
 }
 
 func gotests() []gotest {
 	return []gotest{
-		{"quick", "root", "cgroupv2", "^$"},
-		{"quick", "root", "nsexec", "^TestCompileIsPure$"},
-		{"systemd", "user", "cgroupv2", "^$"},
-		{"systemd", "user", "launcher/probe", "^$"},
-		{"systemd", "user", "launcher/rootfs", "^$"},
+		{"quick", "root", "cgroupv2", "^$", 180, false},
+		{"quick", "root", "nsexec", "^TestCompileIsPure$", 180, false},
+		{"quick", "user", "tests/limits", "^$", 2400, true},
+		{"systemd", "user", "cgroupv2", "^$", 180, false},
+		{"systemd", "user", "launcher/probe", "^$", 180, false},
+		{"systemd", "user", "launcher/rootfs", "^$", 180, false},
+		// Each run asks systemd for a scope there; the long series are the quick tier's.
+		{"systemd", "user", "tests/limits", "^(TestOvershoot|TestMemoryVerdict)$", 2400, true},
 	}
 }
 
@@ -48,8 +55,16 @@ func makePayload(t *testing.T, tier string) string {
 	}
 	copyFile(t, "payload/job.sh", filepath.Join(dir, "job.sh"), 0o644)
 	copyFile(t, product(t), filepath.Join(dir, "nsbox"), 0o755)
+	patientPolicy(t, filepath.Join(dir, "nsbox"), filepath.Join(dir, "policy.json"))
 	for _, name := range []string{"txhousing.csv", "summarise.py"} {
 		copyFile(t, filepath.Join(root(t), "demo", name), filepath.Join(dir, name), 0o644)
+	}
+	runs := os.Getenv("NSBOX_VM_RUNS")
+	if runs == "" {
+		runs = "30"
+	}
+	if err := os.WriteFile(filepath.Join(dir, "runs"), []byte(runs), 0o644); err != nil {
+		t.Fatal(err)
 	}
 	static := []string{"CGO_ENABLED=0"}
 	command(t, static, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "facts"), "./tests/vm/facts")
@@ -63,14 +78,43 @@ func makePayload(t *testing.T, tier string) string {
 			copySources(t, filepath.Join(root(t), pkg), filepath.Join(dir, "src", pkg))
 		}
 		binary := filepath.Join(dir, "src", g.pkg, "package.test")
-		command(t, static, "go", "test", "-c", "-ldflags", "-s -w", "-o", binary, "./"+g.pkg)
+		if g.harness {
+			command(t, []string{"CGO_ENABLED=1"}, "go", "test", "-c", "-tags", "netgo,osusergo", "-ldflags", `-s -w -linkmode external -extldflags "-static"`, "-o", binary, "./"+g.pkg)
+		} else {
+			command(t, static, "go", "test", "-c", "-ldflags", "-s -w", "-o", binary, "./"+g.pkg)
+		}
 		mustBeStatic(t, binary)
-		fmt.Fprintln(&index, g.who, g.name(), g.pkg, g.skip)
+		fmt.Fprintln(&index, g.who, g.name(), g.pkg, g.seconds, g.skip)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "gotests"), []byte(index.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// patientPolicy writes the main job's policy with what the clock of the wall
+// bounds made longer, for an emulated machine; every other limit is the preset's.
+func patientPolicy(t *testing.T, nsbox, path string) {
+	t.Helper()
+	shown, err := exec.Command(nsbox, "policy", "show", "sales-summary").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policy map[string]any
+	if err := json.Unmarshal(shown, &policy); err != nil {
+		t.Fatal(err)
+	}
+	for key, seconds := range map[string]int{"budget_provision_boot": 120, "wall_workload": 240, "budget_stop_proof": 60,
+		"budget_exporter_lifecycle": 60, "exporter_wall": 60, "budget_cleanup": 60, "attempt_hard_deadline": 600} {
+		policy["resources"].(map[string]any)[key].(map[string]any)["value"] = seconds
+	}
+	data, err := json.MarshalIndent(policy, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // copySources copies a package's own files and its testdata.
@@ -151,6 +195,9 @@ func delivered(t *testing.T, r results, name string) jobResult {
 	if j.Workload.Outcome != "EXITED" || j.Artifact.Outcome != "ACCEPTED" || j.Cleanup.Outcome != "VERIFIED" || j.Delivery.Outcome != "DELIVERED" {
 		t.Errorf("job %s: workload %s, artifact %s, cleanup %s, delivery %s", name, j.Workload.Outcome, j.Artifact.Outcome, j.Cleanup.Outcome, j.Delivery.Outcome)
 	}
+	if !strings.Contains(r.text(t, name+".txt"), programSays) {
+		t.Errorf("job %s printed nothing", name)
+	}
 	got := r.text(t, name+"/summary.csv")
 	want, err := os.ReadFile(filepath.Join(root(t), "demo/txhousing-by-city.csv"))
 	if err != nil {
@@ -167,6 +214,9 @@ func delivered(t *testing.T, r results, name string) jobResult {
 	t.Logf("job %s: cpu by %q, uid_map %s, landlock %s, degraded %v, ms %v", name, j.Resources.CPUSource, j.enforced("uid_map"), j.enforced("landlock"), j.Degraded, j.Durations)
 	return j
 }
+
+// programSays stands in what the main job's program prints.
+const programSays = " dollars not counted"
 
 // facts is what the facts program prints.
 type facts struct {

@@ -1,4 +1,7 @@
 . /payload/job.sh
 /payload/facts >/out/user.facts
-job without-helper
+export NSBOX_LIMITS_CGROUP=/sys/fs/cgroup/user/u
+options="$options --cgroup $NSBOX_LIMITS_CGROUP"
+job delegated
+ls -R /sys/fs/cgroup/user >/out/groups
 gotests user

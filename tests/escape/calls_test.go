@@ -1,0 +1,48 @@
+package escape
+
+import (
+	"os"
+	"testing"
+
+	"nsbox/tests/harness"
+)
+
+func TestCalls(t *testing.T) {
+	const killed = "ok signal 31" // SIGSYS: the filter
+	forEachTry(t, []try{
+		{name: "other calling conventions", script: "calls.py", args: []string{"conventions"},
+			report: with(all("int_0x80_getpid int_0x80_unshare x32_getpid x32_unshare x32_ptrace", killed),
+				// Undefined, a fault or the filter, as the processor has it: never a result.
+				all("sysenter", killed, "ok signal 4", "ok signal 11"), all("control_getpid", "ok returned a value"))},
+		{name: "namespaces", script: "calls.py", args: []string{"namespaces"}, watch: unchanged("/proc/self/ns/user", "/proc/sys/user/max_user_namespaces"),
+			report: with(all("clone_mnt clone_cgroup clone_uts clone_ipc clone_user clone_pid clone_net unshare_mnt unshare_cgroup unshare_uts unshare_ipc unshare_user "+
+				"unshare_pid unshare_net unshare_time clone_user_under_high_bits setns_user setns_mnt setns_net setns_pid parent_of_user parent_of_pid", "EPERM"),
+				all("next_mount_namespace last_mount_namespace", "EPERM", "ENOTTY"), all("clone3", "ENOSYS"), all("control", "ok returned"), all("capabilities", "0000000000000000"))},
+		{name: "processes and kernel interfaces", script: "calls.py", args: []string{"processes"},
+			report: with(all("attach seize read_memory write_memory take_a_descriptor compare listener listener_with_wait bpf perf userfaultfd key session_key key_request kernel_log ports personality", "EPERM"),
+				all("io_uring segments", "ENOSYS"), all("control_signal", "ok"), all("control_wait", "-9"))},
+		{name: "process 1", script: "calls.py", args: []string{"init"},
+			report: with(all("signal_9 signal_19 signal_15 signal_11 signal_40 by_descriptor queued limits priority scheduler io_priority robust_list", "EPERM", "ESRCH"),
+				all("group", "EPERM", "ESRCH"), all("control", "ok"))},
+	})
+}
+
+// TestScheduling starts nsbox with rights of scheduling that a box must not
+// inherit: audio workstations give them to users.
+func TestScheduling(t *testing.T) {
+	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
+		j := job("calls.py", "scheduling")
+		if os.Geteuid() == 0 && s.Caller.UID == 0 {
+			// ulimit of /bin/sh does not know these two: prlimit of util-linux does.
+			j.Shell = `exec prlimit --rtprio=50:50 --nice=40:40 "$@"`
+		}
+		want := with(all("real_time round_robin deadline", "EPERM"), all("nicer", "EPERM", "EACCES"), all("more_tasks more_memory_locked", "ValueError"), all("control", "ok"))
+		wantReport(t, s.Run(j).WantOK().Report(), want)
+		if s.Caller.UID == 0 {
+			host := s.OnHost(harness.Job{Shell: j.Shell, Code: "import os\nos.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) - 1)\n"})
+			if host.Status != 0 {
+				t.Errorf("control: on the host root cannot raise its priority either: %s", host.Stderr)
+			}
+		}
+	})
+}

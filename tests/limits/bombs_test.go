@@ -1,0 +1,118 @@
+package limits
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"nsbox/launcher"
+	"nsbox/tests/harness"
+)
+
+// cpuEnd wants the job ended by its cpu budget, near it.
+func cpuEnd(t *testing.T, r *harness.Run, seconds int64) {
+	t.Helper()
+	r.Want(launcher.LimitExceededCPU, launcher.ExitLimit)
+	held(t, r)
+	if lines(t, r)["finished"] != nil {
+		t.Fatal("INCONCLUSIVE: the work was done before the budget was spent")
+	}
+	res := r.Result.Resources
+	if used, budget := res.CPUUsec, seconds*1_000_000; used < budget || used > budget+500_000 {
+		t.Errorf("%d µs of cpu used of %d", used, budget)
+	}
+	t.Logf("cpu budget %d s: %.1f ms past it when the tree was gone; throttled %.1f s", seconds, float64(res.CPUOvershoot)/1000, float64(res.Cgroup.ThrottledUsec)/1e6)
+}
+
+// TestBombs: each ends by its own limit, leaves nothing, and a process beside it
+// keeps its turn on the cpu.
+func TestBombs(t *testing.T) {
+	s := guest(t)
+	run(t, s, fixture(t, profile(t, "TP-PROD"), "short", "1"), launcher.Exited, 0)
+	before := groups(t)
+	calm := watchLateness()
+	time.Sleep(5 * time.Second)
+	calm.report(t, "nothing runs")
+	tight := append(profile(t, "TP-PROD"), harness.Set("cpu_total", 10))
+	for _, c := range []struct {
+		name   string
+		policy []harness.Change
+		args   []string
+		ends   []string
+	}{
+		{"fork bomb", tight, []string{"fork bomb"}, []string{launcher.LimitExceededCPU}},
+		{"memory bomb over 16 processes", tight, []string{"memory bomb", "16", "24"}, []string{launcher.LimitExceededMemory}},
+		{"tmpfs bomb", profile(t, "TP-MEM"), []string{"fill", "64"}, []string{launcher.LimitExceededMemory}},
+		{"cpu hog of 8 threads", tight, []string{"cpu hog", "8"}, []string{launcher.LimitExceededCPU}},
+		{"all at once", append(slices.Clone(tight), harness.Set("memory_workload", 128)), []string{"all at once"}, []string{launcher.LimitExceededMemory, launcher.LimitExceededCPU}},
+	} {
+		l := watchLateness()
+		r := s.Run(fixture(t, c.policy, c.args...))
+		l.report(t, c.name)
+		held(t, r)
+		res := r.Result.Resources
+		if !slices.Contains(c.ends, r.Result.Workload.Outcome) {
+			t.Errorf("%s ended as %s, want one of %v: %s\n%s", c.name, r.Result.Workload.Outcome, c.ends, r.Result.Workload.Detail, r.Stderr)
+		}
+		t.Logf("%s: %s after %.1f s; cpu %.2f s, peak %d MiB and %d tasks, %d tasks denied, %d kills; nsbox needed %.0f ms more than its program",
+			c.name, r.Result.Workload.Outcome, res.WallMS/1000, float64(res.CPUUsec)/1e6, res.Cgroup.MemoryPeak/mib, res.Cgroup.TasksPeak, res.Cgroup.TasksDenied, res.Cgroup.OOMKills,
+			r.Took.Seconds()*1000-res.WallMS)
+		s.WantGone(t, 0)
+		s.WantNoTrace(t)
+		sameGroups(t, before)
+	}
+}
+
+// lateness is a bystander: this process, which sleeps and looks how much too
+// late it wakes up.
+type lateness struct {
+	stop chan struct{}
+	late chan []float64 // ms
+}
+
+func watchLateness() *lateness {
+	l := &lateness{make(chan struct{}), make(chan []float64)}
+	go func() {
+		var late []float64
+		for {
+			select {
+			case <-l.stop:
+				l.late <- late
+				return
+			default:
+			}
+			began := time.Now()
+			time.Sleep(10 * time.Millisecond)
+			late = append(late, time.Since(began).Seconds()*1000-10)
+		}
+	}()
+	return l
+}
+
+func (l *lateness) report(t *testing.T, beside string) {
+	t.Helper()
+	close(l.stop)
+	p50, p99, most := quantiles(<-l.late)
+	t.Logf("beside %s a sleep of 10 ms ends late by p50 %.1f ms, p99 %.1f ms, most %.1f ms", beside, p50, p99, most)
+}
+
+// TestNothingIsLeft repeats a run that ends by a limit and one that ends well.
+func TestNothingIsLeft(t *testing.T) {
+	s := guest(t)
+	run(t, s, fixture(t, profile(t, "TP-PROD"), "short", "1"), launcher.Exited, 0)
+	before, n := groups(t), times(t)
+	for i := range n {
+		if i%2 == 0 {
+			run(t, s, fixture(t, profile(t, "TP-PROD"), "short", "1"), launcher.Exited, 0)
+		} else {
+			run(t, s, fixture(t, profile(t, "TP-MEM"), "allocate", "16"), launcher.LimitExceededMemory, 137)
+		}
+		sameGroups(t, before)
+		s.WantNoTrace(t)
+		if t.Failed() {
+			t.Fatalf("run %d of %d", i+1, n)
+		}
+	}
+	s.WantGone(t, 0)
+	t.Logf("%d runs in a row: the directories of the hierarchy are the same before and after each", n)
+}

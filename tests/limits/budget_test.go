@@ -1,0 +1,62 @@
+package limits
+
+import (
+	"testing"
+
+	"nsbox/launcher"
+)
+
+// TestS6a: one busy loop ends near 2 cpu seconds. Control: a short computation.
+func TestS6a(t *testing.T) {
+	s := guest(t)
+	run(t, s, fixture(t, profile(t, "TP-CPU"), "short", "1000"), launcher.Exited, 0)
+	cpuEnd(t, s.Run(fixture(t, profile(t, "TP-CPU"), "spin", "100000000")), 2)
+	s.WantGone(t, 0)
+}
+
+// TestS13bA3a: three processes, none at its own limit, end near 3 cpu seconds together.
+func TestS13bA3a(t *testing.T) {
+	s := guest(t)
+	r := s.Run(fixture(t, profile(t, "TP-AGG"), "spin together", "3", "50000000"))
+	cpuEnd(t, r, 3)
+	if got := lines(t, r)["processes"]; got != 3.0 {
+		t.Errorf("%v processes, want 3", got)
+	}
+	if peak := r.Result.Resources.Cgroup.TasksPeak; peak != 3 && peak != -1 {
+		t.Errorf("the kernel counted %d tasks at most, want 3", peak)
+	}
+}
+
+// TestS13a: a tree that waits ends by the wall, not by cpu or tasks.
+func TestS13a(t *testing.T) {
+	s := guest(t)
+	run(t, s, fixture(t, profile(t, "TP-WALL"), "wait together", "0.1"), launcher.Exited, 0)
+	r := run(t, s, fixture(t, profile(t, "TP-WALL"), "wait together", "32"), launcher.TimeoutWall, launcher.ExitLimit)
+	res := r.Result.Resources
+	if got := lines(t, r)["processes"]; got != 3.0 {
+		t.Fatalf("INCONCLUSIVE: %v processes of the tree were there when the wall came", got)
+	}
+	if res.CPUUsec >= 5_000_000 || res.Cgroup.TasksDenied != 0 || res.Cgroup.OOMKills != 0 {
+		t.Errorf("cpu %d µs, %d tasks denied, %d killed for memory", res.CPUUsec, res.Cgroup.TasksDenied, res.Cgroup.OOMKills)
+	}
+	s.WantGone(t, 0)
+	t.Logf("wall %d s: over %.1f ms past it, cpu %.3f s of 5", 1*slow, res.WallOvershoot, float64(res.CPUUsec)/1e6)
+}
+
+// TestOvershoot: how far past 2 cpu seconds four busy processes come.
+func TestOvershoot(t *testing.T) {
+	s := guest(t)
+	var over []float64
+	for range times(t) {
+		r := s.Run(fixture(t, profile(t, "TP-CPU"), "spin together", "4", "100000000"))
+		cpuEnd(t, r, 2)
+		if t.Failed() {
+			break
+		}
+		over = append(over, float64(r.Result.Resources.CPUOvershoot)/1000)
+	}
+	if len(over) > 0 {
+		p50, p99, most := quantiles(over)
+		t.Logf("cpu past a budget of 2 s by four processes, %d runs: p50 %.1f ms, p99 %.1f ms, most %.1f ms", len(over), p50, p99, most)
+	}
+}

@@ -1,0 +1,15 @@
+// Package limits shows that the kernel holds the limits of a job, with the
+// numbers of the specification's test profiles, by the evidence of the kernel's
+// own counters: the built nsbox is started by an ordinary user, and nothing but
+// the storage of /out may be degraded.
+//
+// That takes a delegated cgroup on a unified hierarchy, so the tests run in the
+// guests of tests/vm, which says so by NSBOX_VM_TIER. Elsewhere only
+// TestRefusedElsewhere means something.
+//
+// A guest is emulated and slow, and so is everything that is bounded by the
+// clock of the wall: those bounds of a profile are multiplied by slow, and the
+// budgets around the workload are wider. What is counted in cpu time, bytes and
+// tasks is the profile's own number. NSBOX_LIMITS_RUNS is how often the tests
+// that repeat a run do so.
+package limits
