@@ -18,7 +18,7 @@ STATIC  := -tags $(TAGS) -ldflags '-linkmode external -extldflags "-static"'
 # The packages whose tests write documents and golden files.
 GENERATED := ./launcher ./launcher/reason ./cmd/nsbox $(shell grep -rl '"update"' --include='*_test.go' nsexec seccompgen 2>/dev/null | xargs -r -n 1 dirname | sort -u | sed 's|^|./|')
 
-.PHONY: all build demo test test-vm test-go golden fuzz bench lint docs clean setup setup-test stage platform
+.PHONY: all build demo test test-vm test-go golden fuzz bench lint docs clean setup setup-demo setup-test stage platform
 
 all: build
 
@@ -30,6 +30,9 @@ platform:
 
 setup: platform
 	@sh tests/setup.sh build
+
+setup-demo: platform
+	@sh tests/setup.sh demo
 
 setup-test: platform
 	@sh tests/setup.sh test
@@ -46,7 +49,7 @@ build: stage
 	CGO_ENABLED=1 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/nsbox
 	@readelf -d $(BIN) >/dev/null && ! readelf -d $(BIN) | grep -q NEEDED || { echo "$(BIN) is not static" >&2; exit 1; }
 
-demo: build
+demo: setup-demo build
 	@sh demo/run.sh
 
 # Whole boxes are started, killed and timed in tests/, so its packages run one

@@ -170,20 +170,6 @@ func (g *Group) BoxFD() int { return int(g.box.Fd()) }
 // born there costs nothing; moving one in costs an RCU grace period, 10 to 20 ms.
 func (g *Group) WorkFD() int { return int(g.work.Fd()) }
 
-// MoveToWork moves the process, a number in the caller's pid namespace, with
-// all its threads into the work leaf. CPU time used before stays with the leaf
-// it came from. Kind Gone with ESRCH: no such process.
-func (g *Group) MoveToWork(pid int) error {
-	if pid <= 0 {
-		// The kernel reads 0 as the writer: the launcher would confine itself.
-		return &Error{Kind: Failed, Path: g.Path() + "/work", Op: "move process " + strconv.Itoa(pid) + " to"}
-	}
-	if err := writeSmall(g.work, "cgroup.procs", strconv.Itoa(pid)); err != nil {
-		return ownership("move process "+strconv.Itoa(pid)+" to", g.Path()+"/work", err)
-	}
-	return nil
-}
-
 // CPUUsage returns the CPU time in microseconds, user and system, of every
 // process that is or was in the work leaf, for the time it spent there. One
 // pread on a kept descriptor.

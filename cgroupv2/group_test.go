@@ -120,7 +120,7 @@ func TestTreeIsKilledAndRemoved(t *testing.T) {
 		} else {
 			time.Sleep(time.Duration(i%40) * 100 * time.Microsecond) // hit the tree while it forks
 		}
-		if err := g.MoveToWork(cmd.Process.Pid); err != nil {
+		if err := g.moveToWork(cmd.Process.Pid); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
@@ -176,7 +176,7 @@ func TestCPUUsage(t *testing.T) {
 	// The shell blocks on the terminal-less stdin and gets EOF at once, unless
 	// it is stopped until it has been moved.
 	_ = cmd.Process.Signal(unix.SIGSTOP)
-	if err := g.MoveToWork(cmd.Process.Pid); err != nil {
+	if err := g.moveToWork(cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Process.Signal(unix.SIGCONT)
@@ -284,27 +284,10 @@ func TestOpenAndRemoveGoById(t *testing.T) {
 	}
 }
 
-func TestMoveToWorkErrors(t *testing.T) {
-	r := ownRoot(t)
-	g := create(t, r, "move")
-	defer g.Close()
-	cmd := startIn(t, g, "exit 0")
-	cmd.Wait()
-	if err := g.MoveToWork(cmd.Process.Pid); kindIs(t, err) != Gone || !errors.Is(err, unix.ESRCH) {
-		t.Errorf("reaped pid: %v, want gone with ESRCH", err)
-	}
-	for _, pid := range []int{0, -1} {
-		if err := g.MoveToWork(pid); kindIs(t, err) != Failed {
-			t.Errorf("pid %d: %v, want failed", pid, err)
-		}
-	}
-	self, _ := os.ReadFile("/proc/self/cgroup")
-	if strings.Contains(string(self), "nsbox-move") {
-		t.Error("the test moved itself")
-	}
-	if err := g.Remove(deadline(t, time.Second)); err != nil {
-		t.Fatal(err)
-	}
+// moveToWork puts a process that was started in box where a box's own would
+// have been born.
+func (g *Group) moveToWork(pid int) error {
+	return writeSmall(g.work, "cgroup.procs", strconv.Itoa(pid))
 }
 
 func TestStaleProbesAreSwept(t *testing.T) {

@@ -57,8 +57,8 @@ func badLimit(file, value, want string) error {
 }
 
 // Apply writes the limits to the work leaf, and the backstop of the box leaf,
-// reads every one back and compares. Call it before a process is moved into the
-// work leaf. The list holds what was shown, up to a failure too. A file that the
+// reads every one back and compares. Call it before a process is in the work
+// leaf. The list holds what was shown, up to a failure too. A file that the
 // leaf lacks because its controller is not in force gives LimitNotApplied.
 func (g *Group) Apply(l Limits) ([]Applied, error) {
 	writes, err := l.Writes()

@@ -87,7 +87,7 @@ func perform(t *testing.T, r *Root, l Limits, act string) ended {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.MoveToWork(cmd.Process.Pid); err != nil {
+	if err := g.moveToWork(cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
 	released := time.Now()

@@ -170,7 +170,7 @@ func TestAsDelegate(t *testing.T) {
 	g := create(t, r, "d")
 	defer g.Close()
 	cmd := startIn(t, g, "sleep 600 & wait")
-	if err := g.MoveToWork(cmd.Process.Pid); err != nil {
+	if err := g.moveToWork(cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
 	if got := procs(t, g.Path()+"/work"); len(got) == 0 {

@@ -132,6 +132,16 @@ func (x *export) run(ctx context.Context) exported {
 	return x.judge(out, report.bytes(), fail)
 }
 
+// coreLimit is the plan's: a lower inherited limit is kept there as well.
+func (x *export) coreLimit() nsexec.Rlimit {
+	for _, l := range x.plan.Box.Rlimits {
+		if l.Resource == unix.RLIMIT_CORE {
+			return l
+		}
+	}
+	return nsexec.Rlimit{Name: "core", Resource: unix.RLIMIT_CORE}
+}
+
 func (x *export) groupName() string { return x.att.id + "-export" }
 
 // confine gives the exporter a cgroup of its own, where there is a place for one.
@@ -255,7 +265,7 @@ func (x *export) spec() (*nsexec.Spec, error) {
 			both("nofile", unix.RLIMIT_NOFILE, uint64(l.FDs)),
 			both("fsize", unix.RLIMIT_FSIZE, uint64(ep.Bounds.FileBytes)),
 			both("cpu", unix.RLIMIT_CPU, uint64((l.CPU+time.Second-1)/time.Second)),
-			both("core", unix.RLIMIT_CORE, 1),
+			x.coreLimit(),
 			both("nproc", unix.RLIMIT_NPROC, uint64(l.Tasks)),
 		},
 		Command: nsexec.Command{Self: true, Argv: argv, Env: nsexec.StageEnv(), Dir: "/"},

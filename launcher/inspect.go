@@ -146,6 +146,8 @@ func (in *inspection) childReport() {
 	in.row("hostname", in.spec.Hostname, r.Hostname, where, cr)
 	in.row("domainname", nsexec.NoDomain, r.Domainname, where, cr)
 	if hasProc(in.spec) {
+		in.row("inotify-instances", nsexec.InotifyInstances, r.Inotify[0], where+" (/proc/sys/user)", cr)
+		in.row("inotify-watches", nsexec.InotifyWatches, r.Inotify[1], where+" (/proc/sys/user)", cr)
 		in.row("cgroup-view", "every line ends in the root", cgroupView(r.Cgroup), where+" (/proc/self/cgroup)", cr)
 	}
 	in.row("working-directory", in.spec.Command.Dir, r.Dir, where, cr)

@@ -180,7 +180,7 @@ func (v *sight) parsed() *seen {
 func goodBox(pl *Plan) *nsexec.Box {
 	u, g := uint32(pl.Box.UID), uint32(pl.Box.GID)
 	return &nsexec.Box{InitPID: 701, ChildPID: 702, Init: nsexec.InitReport{Environment: 2},
-		Report: &nsexec.Report{UIDs: [3]uint32{u, u, u}, GIDs: [3]uint32{g, g, g}, Session: 2, Keyring: 2000002, Dir: "/scratch", Hostname: hostname, Domainname: nsexec.NoDomain, Cgroup: "1:cpu:/\n0::/\n",
+		Report: &nsexec.Report{UIDs: [3]uint32{u, u, u}, GIDs: [3]uint32{g, g, g}, Session: 2, Keyring: 2000002, Dir: "/scratch", Hostname: hostname, Domainname: nsexec.NoDomain, Inotify: [2]string{nsexec.InotifyInstances, nsexec.InotifyWatches}, Cgroup: "1:cpu:/\n0::/\n",
 			Descriptors: []int{0, 1, 2, 3, nsexec.PrivateDescriptors, nsexec.PrivateDescriptors + 1}}}
 }
 

@@ -81,29 +81,30 @@ func TestADoctoredAnswerIsAMismatch(t *testing.T) {
 		"init's environment": {func(_ *sight, b *nsexec.Box) { b.Init.Environment = 3 }, []string{"init-environment"}},
 		"own filters hidden": {func(v *sight, _ *nsexec.Box) { v.self = "Seccomp:\t2\n" }, []string{"init-seccomp-filters", "seccomp-filters"}},
 
-		"uid inside":           {report(func(r *nsexec.Report) { r.UIDs[2] = 0 }), []string{"uids-inside"}},
-		"gid inside":           {report(func(r *nsexec.Report) { r.GIDs[1] = 0 }), []string{"gids-inside"}},
-		"groups inside":        {report(func(r *nsexec.Report) { r.Groups = 1 }), []string{"groups-inside"}},
-		"groups unanswered":    {report(func(r *nsexec.Report) { r.Groups = -int(unix.EPERM) }), []string{"groups-inside"}},
-		"capability inside":    {report(func(r *nsexec.Report) { r.Caps[0] = 1 }), []string{"capabilities-inside"}},
-		"session inside":       {report(func(r *nsexec.Report) { r.Session = 0 }), []string{"session"}},
-		"directory":            {report(func(r *nsexec.Report) { r.Dir = "/" }), []string{"working-directory"}},
-		"unreachable":          {report(func(r *nsexec.Report) { r.Dir = "(unreachable)/scratch" }), []string{"working-directory"}},
-		"host's name":          {report(func(r *nsexec.Report) { r.Hostname = "workstation" }), []string{"hostname"}},
-		"host's domain":        {report(func(r *nsexec.Report) { r.Domainname = "corp" }), []string{"domainname"}},
-		"host's cgroups":       {report(func(r *nsexec.Report) { r.Cgroup = "1:cpu:/\n0::/user.slice\n" }), []string{"cgroup-view"}},
-		"cgroup view cut":      {report(func(r *nsexec.Report) { r.Cgroup = "1:cpu:/\n0::" }), []string{"cgroup-view"}},
-		"no cgroup view":       {report(func(r *nsexec.Report) { r.Cgroup = "" }), []string{"cgroup-view"}},
-		"caller's keyring":     {report(func(r *nsexec.Report) { r.Keyring = 1000001 }), []string{"session-keyring"}},
-		"keyring unanswered":   {report(func(r *nsexec.Report) { r.Keyring = -int64(unix.EACCES) }), []string{"session-keyring"}},
-		"no serial":            {report(func(r *nsexec.Report) { r.Keyring = 0 }), []string{"session-keyring"}},
-		"keyrings inside only": {report(func(r *nsexec.Report) { r.Keyring = -int64(unix.ENOSYS) }), []string{"session-keyring"}},
-		"no listing":           {report(func(r *nsexec.Report) { r.Descriptors = nil }), []string{"descriptors"}},
-		"empty listing":        {report(func(r *nsexec.Report) { r.Descriptors = []int{} }), []string{"descriptors"}},
-		"descriptor 3":         {report(func(r *nsexec.Report) { r.Descriptors = []int{0, 1, 2, 3, 4, 60, 61} }), []string{"descriptors"}},
-		"stdin closed":         {report(func(r *nsexec.Report) { r.Descriptors = []int{1, 2, 3, 60, 61} }), []string{"descriptors"}},
-		"a low one":            {report(func(r *nsexec.Report) { r.Descriptors = []int{0, 1, 2, 3, 17, 60, 61} }), []string{"descriptors"}},
-		"a high one":           {report(func(r *nsexec.Report) { r.Descriptors = []int{0, 1, 2, 3, 60, 61, 62} }), []string{"descriptors"}},
+		"uid inside":            {report(func(r *nsexec.Report) { r.UIDs[2] = 0 }), []string{"uids-inside"}},
+		"gid inside":            {report(func(r *nsexec.Report) { r.GIDs[1] = 0 }), []string{"gids-inside"}},
+		"groups inside":         {report(func(r *nsexec.Report) { r.Groups = 1 }), []string{"groups-inside"}},
+		"groups unanswered":     {report(func(r *nsexec.Report) { r.Groups = -int(unix.EPERM) }), []string{"groups-inside"}},
+		"capability inside":     {report(func(r *nsexec.Report) { r.Caps[0] = 1 }), []string{"capabilities-inside"}},
+		"session inside":        {report(func(r *nsexec.Report) { r.Session = 0 }), []string{"session"}},
+		"directory":             {report(func(r *nsexec.Report) { r.Dir = "/" }), []string{"working-directory"}},
+		"unreachable":           {report(func(r *nsexec.Report) { r.Dir = "(unreachable)/scratch" }), []string{"working-directory"}},
+		"host's name":           {report(func(r *nsexec.Report) { r.Hostname = "workstation" }), []string{"hostname"}},
+		"host's domain":         {report(func(r *nsexec.Report) { r.Domainname = "corp" }), []string{"domainname"}},
+		"host's cgroups":        {report(func(r *nsexec.Report) { r.Cgroup = "1:cpu:/\n0::/user.slice\n" }), []string{"cgroup-view"}},
+		"inotify as the host's": {report(func(r *nsexec.Report) { r.Inotify = [2]string{"128", "65536"} }), []string{"inotify-instances", "inotify-watches"}},
+		"cgroup view cut":       {report(func(r *nsexec.Report) { r.Cgroup = "1:cpu:/\n0::" }), []string{"cgroup-view"}},
+		"no cgroup view":        {report(func(r *nsexec.Report) { r.Cgroup = "" }), []string{"cgroup-view"}},
+		"caller's keyring":      {report(func(r *nsexec.Report) { r.Keyring = 1000001 }), []string{"session-keyring"}},
+		"keyring unanswered":    {report(func(r *nsexec.Report) { r.Keyring = -int64(unix.EACCES) }), []string{"session-keyring"}},
+		"no serial":             {report(func(r *nsexec.Report) { r.Keyring = 0 }), []string{"session-keyring"}},
+		"keyrings inside only":  {report(func(r *nsexec.Report) { r.Keyring = -int64(unix.ENOSYS) }), []string{"session-keyring"}},
+		"no listing":            {report(func(r *nsexec.Report) { r.Descriptors = nil }), []string{"descriptors"}},
+		"empty listing":         {report(func(r *nsexec.Report) { r.Descriptors = []int{} }), []string{"descriptors"}},
+		"descriptor 3":          {report(func(r *nsexec.Report) { r.Descriptors = []int{0, 1, 2, 3, 4, 60, 61} }), []string{"descriptors"}},
+		"stdin closed":          {report(func(r *nsexec.Report) { r.Descriptors = []int{1, 2, 3, 60, 61} }), []string{"descriptors"}},
+		"a low one":             {report(func(r *nsexec.Report) { r.Descriptors = []int{0, 1, 2, 3, 17, 60, 61} }), []string{"descriptors"}},
+		"a high one":            {report(func(r *nsexec.Report) { r.Descriptors = []int{0, 1, 2, 3, 60, 61, 62} }), []string{"descriptors"}},
 
 		"nofile":          {limit("64                   64                   files", "64                   1024                 files"), []string{"rlimit-nofile"}},
 		"fsize":           {limit("67108864             67108864 ", "unlimited            unlimited"), []string{"rlimit-fsize"}},
@@ -260,7 +261,7 @@ func TestLookReadsTheRealFiles(t *testing.T) {
 	}
 	var own unix.Rlimit
 	unix.Getrlimit(unix.RLIMIT_STACK, &own)
-	if len(parseLimits(v.limits)) != 11 || len(v.mounts) == 0 || len(parseMap(v.uidMap)) == 0 || !slices.Contains(parseInterfaces(v.netDev), "lo") {
+	if len(parseLimits(v.limits)) != 12 || len(v.mounts) == 0 || len(parseMap(v.uidMap)) == 0 || !slices.Contains(parseInterfaces(v.netDev), "lo") {
 		t.Errorf("limits %v, %d mounts, maps %q, interfaces %v", parseLimits(v.limits), len(v.mounts), v.uidMap, parseInterfaces(v.netDev))
 	}
 	if !v.maskable["version"] || v.maskable["no-such-file"] {

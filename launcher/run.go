@@ -22,7 +22,7 @@ import (
 // happened; the only judge of success is Result.ExitStatus. Cancel ctx to
 // cancel the attempt; a CancelCause as cause chooses the exit status.
 func Run(ctx context.Context, req Request, s Streams) Result {
-	r := &run{req: req, streams: s, start: time.Now(), self: -1, held: -1, res: newResult()}
+	r := newRun(req, s)
 	r.res.Started = r.start.UTC()
 	// What nsbox makes for itself is private, whatever umask the caller has; what
 	// it delivers follows the caller's.
@@ -38,6 +38,12 @@ func Run(ctx context.Context, req Request, s Streams) Result {
 	r.closeMark()
 	r.phase("total", r.start)
 	return r.res
+}
+
+// newRun owns no descriptor yet: the finalizer of an attempt that fails early
+// must not close number 0, which is somebody else's.
+func newRun(req Request, s Streams) *run {
+	return &run{req: req, streams: s, start: time.Now(), self: -1, held: -1, res: newResult()}
 }
 
 func newResult() Result {

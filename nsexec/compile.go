@@ -27,11 +27,17 @@ const (
 // NoDomain is what the box has for an NIS domain name: the kernel's own word for none.
 const NoDomain = "(none)"
 
-// What a box may have of inotify; the kernel's defaults for a whole user are 128 and some 100,000.
+// What a box may have of inotify; the kernel's defaults for a whole user are 128
+// and some 100,000.
 const (
-	inotifyInstances = "8"
-	inotifyWatches   = "1024"
+	InotifyInstances = "8"
+	InotifyWatches   = "1024"
 )
+
+// inotifyLimits are the files below /proc/sys/user, each with its value.
+func inotifyLimits() []struct{ name, value string } {
+	return []struct{ name, value string }{{"max_inotify_instances", InotifyInstances}, {"max_inotify_watches", InotifyWatches}}
+}
 
 // PrivateDescriptors is the lowest number of what the waiting child keeps for
 // itself, close-on-exec; all below is the program's.
@@ -223,7 +229,7 @@ func (c *compiler) identity() {
 	c.need(c.add("open-userns-limit", "only the old /proc has the file, so it comes before the pivot", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/sys/user/max_user_namespaces"), imm(unix.O_WRONLY|unix.O_CLOEXEC), imm(0)).into(fd), unix.CAP_SYS_RESOURCE)
 	c.add("no-nested-userns", "a nested user namespace would give the workload capabilities and so kernel surface", unix.SYS_WRITE, load(fd), str("0"), imm(1)).exactly(1)
 	// Both count against the operator's own limits too: a box must not be able to use those up.
-	for _, l := range []struct{ name, value string }{{"max_inotify_instances", inotifyInstances}, {"max_inotify_watches", inotifyWatches}} {
+	for _, l := range inotifyLimits() {
 		fd := c.word(l.name)
 		c.need(c.add("open-"+l.name, "per user namespace, like the limit above", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/sys/user/"+l.name), imm(unix.O_WRONLY|unix.O_CLOEXEC), imm(0)).into(fd), unix.CAP_SYS_RESOURCE)
 		c.add("limit-"+l.name, "the operator's editors would find none left, and event queues are kernel memory", unix.SYS_WRITE, load(fd), str(l.value), imm(uintptr(len(l.value)))).exactly(int64(len(l.value)))

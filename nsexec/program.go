@@ -55,7 +55,6 @@ type Program struct {
 type Slot struct {
 	Name string
 	Init []byte // initial content; its length is the slot's size
-	addr uintptr
 }
 
 // Ref is a place within a slot.
@@ -112,7 +111,6 @@ func (p *Program) slot(name string, size int) *Slot {
 }
 
 func (s *Slot) at(off int) Ref { return Ref{s, off} }
-func (s *Slot) ref() *Ref      { return &Ref{s, 0} }
 
 // opSize is the size of one linked op; interp_amd64.s holds the layout.
 const opSize = 72

@@ -136,7 +136,7 @@ func TestLinkRefuses(t *testing.T) {
 		"an address past a slot":   func(p *Program) Step { return Step{Args: []Arg{addr(seven(p).at(7))}} },
 		"an address before it":     func(p *Program) Step { return Step{Args: []Arg{addr(seven(p).at(-1))}} },
 		"a load of seven bytes":    func(p *Program) Step { return Step{Args: []Arg{load(seven(p).at(0))}} },
-		"a store to seven bytes":   func(p *Program) Step { return Step{Out: seven(p).ref()} },
+		"a store to seven bytes":   func(p *Program) Step { return Step{Out: &Ref{Slot: seven(p)}} },
 		"an unknown argument":      func(*Program) Step { return Step{Args: []Arg{{kind: argBlob + 1}}} },
 		"a load within a blob": func(p *Program) Step {
 			return Step{Args: []Arg{{kind: argBlob, data: make([]byte, 8), relocs: []reloc{{0, load(p.slot("x", 8).at(0))}}}}}

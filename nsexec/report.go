@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,6 +52,12 @@ func (c *compiler) readBack() {
 	c.add("self-closes-on-exec", "else the workload would hold nsbox's own image", unix.SYS_FCNTL, imm(fdChildSelf), imm(unix.F_GETFD), imm(0)).exactly(unix.FD_CLOEXEC)
 	c.add("read-names", "shown to the launcher: host and domain name", unix.SYS_UNAME, addr(place("uname", utsFields*utsField)))
 	if c.hasProc() {
+		for _, l := range inotifyLimits() {
+			file := c.word("read " + l.name)
+			c.add("open-own-"+l.name, "shown to the launcher: the limit as it holds inside", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/sys/user/"+l.name), imm(unix.O_RDONLY|unix.O_CLOEXEC)).into(file)
+			c.add("read-own-"+l.name, "shown to the launcher", unix.SYS_READ, load(file), addr(place(l.name, 24)), imm(23))
+			c.add("close-own-"+l.name, "the listing below must not show it", unix.SYS_CLOSE, load(file))
+		}
 		file := c.word("cgroup-file")
 		c.add("open-cgroup", "shown to the launcher: the view from inside", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/self/cgroup"), imm(unix.O_RDONLY|unix.O_CLOEXEC)).into(file)
 		c.add("read-cgroup", "a hierarchy whose line does not end in the root would show the host's tree", unix.SYS_READ, load(file), addr(place("cgroup", 1024)), imm(1023))
@@ -79,8 +86,9 @@ type Report struct {
 	Dir         string
 	Hostname    string
 	Domainname  string
-	Cgroup      string // /proc/self/cgroup as the child sees it; empty where the box has no /proc
-	Descriptors []int  // open at the time, without the listing's own; nil where the box has no /proc
+	Inotify     [2]string // user.max_inotify_instances and _watches inside; empty where the box has no /proc
+	Cgroup      string    // /proc/self/cgroup as the child sees it; empty where the box has no /proc
+	Descriptors []int     // open at the time, without the listing's own; nil where the box has no /proc
 }
 
 func parseReport(msg []byte, fields []field) (*Report, error) {
@@ -115,6 +123,9 @@ func parseReport(msg []byte, fields []field) (*Report, error) {
 	r.Dir = cString(at("cwd"))
 	r.Hostname = cString(at("uname")[1*utsField : 2*utsField])
 	r.Domainname = cString(at("uname")[5*utsField:])
+	for i, l := range inotifyLimits() {
+		r.Inotify[i] = strings.TrimSuffix(cString(at(l.name)), "\n")
+	}
 	if c := at("cgroup"); c != nil {
 		r.Cgroup = cString(c)
 	}

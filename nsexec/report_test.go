@@ -41,6 +41,8 @@ func reportOf(t testing.TB) (msg []byte, fields []field) {
 	copy(names[utsField:], "nsbox")
 	copy(names[5*utsField:], NoDomain)
 	put("uname", names)
+	put("max_inotify_instances", []byte("8\n"))
+	put("max_inotify_watches", []byte("1024\n"))
 	put("cgroup", []byte("0::/\n\x00rest"))
 	list := slices.Concat(dent("."), dent(".."), dent("10"), dent("2"))
 	put("fds", list)
@@ -62,7 +64,7 @@ func TestParseReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Report{UIDs: [3]uint32{1, 2, 3}, GIDs: [3]uint32{4, 5, 6}, Groups: 7, Caps: [3]uint64{1 | 1<<32, 2, 3}, Session: 2, Keyring: 99, Dir: "/scratch", Hostname: "nsbox", Domainname: NoDomain, Cgroup: "0::/\n", Descriptors: []int{2, 10}}
+	want := &Report{UIDs: [3]uint32{1, 2, 3}, GIDs: [3]uint32{4, 5, 6}, Groups: 7, Caps: [3]uint64{1 | 1<<32, 2, 3}, Session: 2, Keyring: 99, Dir: "/scratch", Hostname: "nsbox", Domainname: NoDomain, Inotify: [2]string{"8", "1024"}, Cgroup: "0::/\n", Descriptors: []int{2, 10}}
 	if !reflect.DeepEqual(r, want) {
 		t.Errorf("got %+v, want %+v", r, want)
 	}

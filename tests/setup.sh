@@ -3,7 +3,8 @@
 #
 #   setup.sh go      print the path of the newest usable go, or nothing
 #   setup.sh build   C compiler, libc and libseccomp to link statically, python3, go
-#   setup.sh test    the same, newuidmap, and the user nsbox-test with a range of subordinate ids
+#   setup.sh demo    the same; for a plain user also newuidmap and a range of subordinate ids
+#   setup.sh test    as build, newuidmap, and the user nsbox-test with a range of subordinate ids
 #   setup.sh bench   bubblewrap, to compare with
 #
 # Each need is looked for by what it is used for; apt runs only when something
@@ -37,7 +38,7 @@ missing_packages() {
     command -v pkg-config >/dev/null || echo pkg-config
     /usr/bin/python3 -c 'import csv, decimal, sqlite3' 2>/dev/null || echo python3 # the box looks for programs in the system's folders only; python3-minimal lacks most modules
     [ -s /etc/ssl/certs/ca-certificates.crt ] || [ -s "${SSL_CERT_FILE:-}" ] || echo ca-certificates
-    if [ "$1" = test ]; then
+    if [ "$1" = test ] || { [ "$1" = demo ] && [ "$(id -u)" -ne 0 ]; }; then
         [ -u /usr/bin/newuidmap ] || [ -n "$(getcap /usr/bin/newuidmap 2>/dev/null || true)" ] || echo uidmap
     fi
 }
@@ -128,33 +129,46 @@ need_build() {
     [ -n "$(find_go)" ] || stop "no go 1.$oldest_go or newer was found or could be installed" "install Go 1.$oldest_go or newer and put it on PATH"
 }
 
-# has_range FILE: the test user has at least 65536 subordinate ids there.
-has_range() { awk -F: '$1 == "nsbox-test" && $3 >= 65536 { ok = 1 } END { exit !ok }' "$1" 2>/dev/null; }
+# has_range FILE USER: the user has at least 65536 subordinate ids there.
+has_range() { awk -F: -v user="$2" '$1 == user && $3 >= 65536 { ok = 1 } END { exit !ok }' "$1" 2>/dev/null; }
 
 # The first free multiple of 65536 above every range in FILE.
 free_range() { awk -F: 'BEGIN { top = 131072 } $2 + $3 > top { top = $2 + $3 } END { print int((top + 65535) / 65536) * 65536 }' "$1"; }
 
-# Tests that must run as a plain user do so as this one.
-need_test_user() {
-    id nsbox-test >/dev/null 2>&1 && has_range /etc/subuid && has_range /etc/subgid && return
-    may_install "the user nsbox-test with subordinate ids" "useradd -m -s /usr/sbin/nologin nsbox-test, then usermod --add-subuids and --add-subgids"
-    echo "setup: making the user nsbox-test (no login) with a range of subordinate ids" >&2
-    id nsbox-test >/dev/null 2>&1 || as_root useradd -m -s /usr/sbin/nologin nsbox-test
+# need_range USER: a plain user's box runs under ids of the user's own range.
+need_range() {
+    has_range /etc/subuid "$1" && has_range /etc/subgid "$1" && return
+    may_install "a range of subordinate ids for $1" "usermod --add-subuids and --add-subgids for $1, 65536 free ids each"
+    echo "setup: giving $1 a range of subordinate ids" >&2
     as_root touch /etc/subuid /etc/subgid
     for kind in uid gid; do
-        has_range "/etc/sub$kind" && continue
+        has_range "/etc/sub$kind" "$1" && continue
         start=$(free_range "/etc/sub$kind")
-        as_root usermod "--add-sub${kind}s" "$start-$((start + 65535))" nsbox-test
+        as_root usermod "--add-sub${kind}s" "$start-$((start + 65535))" "$1"
     done
+}
+
+# Tests that must run as a plain user do so as this one.
+need_test_user() {
+    if ! id nsbox-test >/dev/null 2>&1; then
+        may_install "the user nsbox-test" "useradd -m -s /usr/sbin/nologin nsbox-test"
+        echo "setup: making the user nsbox-test (no login)" >&2
+        as_root useradd -m -s /usr/sbin/nologin nsbox-test
+    fi
+    need_range nsbox-test
 }
 
 case "${1:-}" in
 go) find_go ;;
 build) need_build build ;;
+demo)
+    need_build demo
+    [ "$(id -u)" -eq 0 ] || need_range "$(id -un)"
+    ;;
 test)
     need_build test
     need_test_user
     ;;
 bench) command -v bwrap >/dev/null || install_packages bubblewrap ;;
-*) stop "usage: setup.sh go|build|test|bench" ;;
+*) stop "usage: setup.sh go|build|demo|test|bench" ;;
 esac

@@ -49,9 +49,9 @@ func TestEvidenceFileIsCheckedFirst(t *testing.T) {
 	}
 }
 
-// TestConfirm goes the whole way with a document of this very process: the test
-// binary cannot make boxes, so nothing of a box is shown, and only what the
-// stand-in's runs show may be confirmed.
+// TestConfirm goes the whole way with a document of this very process. Linked
+// statically the test binary can make the box that doctor looks at, else not; in
+// neither case do the stand-in's runs show what the points of a whole run need.
 func TestConfirm(t *testing.T) {
 	dir := t.TempDir()
 	evidence, confirmed := filepath.Join(dir, "e.json"), filepath.Join(dir, "p.json")
@@ -64,11 +64,16 @@ func TestConfirm(t *testing.T) {
 		t.Errorf("left in the state directory: %q", left)
 	}
 	s := call(neverRuns(t), "policy", "confirm", "--evidence", evidence, "--output", confirmed, "sales-summary")
-	if s.status != 0 || strings.Count(s.err.String(), "not confirmed: ") != 9 {
+	if s.status != 0 {
 		t.Errorf("status %d, %s", s.status, s.err.String())
 	}
+	for _, point := range []string{"EP3", "EP6", "EP7", "EP8", "EP9"} {
+		if !strings.Contains(s.err.String(), point+" not confirmed") {
+			t.Errorf("%s is confirmed by runs that failed: %s", point, s.err.String())
+		}
+	}
 	text, err := os.ReadFile(confirmed)
-	if err != nil || strings.Contains(string(text), "CONFIRMED\"") || !strings.Contains(string(text), evidence) {
+	if err != nil || !strings.Contains(string(text), evidence) {
 		t.Errorf("%v: %s", err, text)
 	}
 	if s := call(neverRuns(t), "policy", "confirm", "--evidence", evidence, "sales-summary"); s.status != 0 || s.out.String() != string(text) {

@@ -56,8 +56,6 @@ type syntax struct {
 	what string
 }
 
-func (s *syntax) Error() string { return s.what }
-
 // parse returns the document's tree. If ok is false the text is no JSON and the
 // last fault says where it stops being so.
 func parse(data []byte, faults *Faults) (root node, ok bool) {

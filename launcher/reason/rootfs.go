@@ -52,6 +52,4 @@ const (
 	InputChanged ID = "input_changed"
 	// InputStagingFailed: the launcher could not write its private copy of the inputs.
 	InputStagingFailed ID = "input_staging_failed"
-	// InputStagedAltered: the staged copy no longer equals what was hashed when it was made.
-	InputStagedAltered ID = "input_staged_altered"
 )

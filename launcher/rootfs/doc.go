@@ -13,7 +13,7 @@
 //	          file still has the identity (device, inode, size, times) it had
 //	Layout    adds what nsbox itself puts in: /etc, /dev, /proc, /in, /scratch,
 //	          /out; pure
-//	Stage     copies and hashes the inputs; VerifyStaged and RemoveStaged follow
+//	Stage     copies and hashes the inputs; RemoveStaged ends the copy
 //
 // # How the closure is found
 //

@@ -93,7 +93,13 @@ func TestStageShapes(t *testing.T) {
 				}
 				return nil
 			}))
-			must(t, VerifyStaged(t.Context(), dst, got))
+			for _, f := range got {
+				b, err := os.ReadFile(filepath.Join(dst, f.Name))
+				must(t, err)
+				if sum := sha256.Sum256(b); int64(len(b)) != f.Bytes || hex.EncodeToString(sum[:]) != f.SHA256 {
+					t.Errorf("%s has other content than what was hashed", f.Name)
+				}
+			}
 			must(t, RemoveStaged(dst))
 			if _, err := os.Lstat(dst); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("the copy is still there: %v", err)

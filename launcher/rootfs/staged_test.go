@@ -4,35 +4,11 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 
 	"nsbox/launcher/reason"
 )
-
-func TestVerifyStagedNotices(t *testing.T) {
-	for name, alter := range map[string]func(dst string) error{
-		"content": func(d string) error { return os.WriteFile(d+"/s/a", []byte("2"), 0o644) },
-		"longer":  func(d string) error { return os.WriteFile(d+"/s/a", []byte("11"), 0o644) },
-		"added":   func(d string) error { return os.WriteFile(d+"/b", nil, 0o644) },
-		"removed": func(d string) error { return os.Remove(d + "/s/a") },
-		"link": func(d string) error {
-			return errors.Join(os.Rename(d+"/s/a", d+"/../a"), os.Symlink("../../a", d+"/s/a"))
-		},
-		"gone": os.RemoveAll,
-	} {
-		t.Run(name, func(t *testing.T) {
-			host, dst := realDir(t), filepath.Join(realDir(t), "in")
-			put(t, host, "s/a", 0o644, []byte("1"))
-			staged, err := Stage(t.Context(), dst, []Input{{host, ""}}, 9)
-			must(t, err)
-			must(t, VerifyStaged(t.Context(), dst, staged))
-			must(t, alter(dst))
-			wantReason(t, VerifyStaged(t.Context(), dst, staged), reason.InputStagedAltered, "")
-		})
-	}
-}
 
 func TestRemoveStagedFollowsNothing(t *testing.T) {
 	victim, dir := realDir(t), realDir(t)

@@ -44,14 +44,3 @@ func Self() (Sets, error) {
 // Name is the lower-case name of capability n without the cap_ prefix, or
 // "unknown".
 func Name(n int) string { return capability.Cap(n).String() }
-
-// Names lists the capabilities of a bit mask, lowest first.
-func Names(mask uint64) []string {
-	var out []string
-	for n := range 64 {
-		if mask&(1<<n) != 0 {
-			out = append(out, Name(n))
-		}
-	}
-	return out
-}

@@ -18,7 +18,7 @@ func TestForgedWords(t *testing.T) {
 		if r.Digests.Policy != plain.Result.Digests.Policy {
 			t.Errorf("the policy's digest %s, otherwise %s", r.Digests.Policy, plain.Result.Digests.Policy)
 		}
-		if r.Delivery.Outcome == launcher.Delivered || r.Artifact.Outcome == launcher.Accepted {
+		if r.Delivery.Outcome == launcher.Delivered || r.Artifact.Outcome == launcher.ArtifactAccepted {
 			t.Errorf("artifact %s, delivery %s", r.Artifact.Outcome, r.Delivery.Outcome)
 		}
 		if !strings.Contains(r.Untrusted.Stdout.Text, "KILLED_EXTERNALLY") || !strings.Contains(r.Untrusted.Stderr.Text, "DELIVERED") {

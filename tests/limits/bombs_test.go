@@ -28,7 +28,7 @@ func cpuEnd(t *testing.T, r *harness.Run, seconds int64) {
 // keeps its turn on the cpu.
 func TestBombs(t *testing.T) {
 	s := guest(t)
-	run(t, s, fixture(t, profile(t, "TP-PROD"), "short", "1"), launcher.Exited, 0)
+	run(t, s, fixture(t, s, profile(t, "TP-PROD"), "short", "1"), launcher.Exited, 0)
 	before := groups(t)
 	calm := watchLateness()
 	time.Sleep(5 * time.Second)
@@ -47,7 +47,7 @@ func TestBombs(t *testing.T) {
 		{"all at once", append(slices.Clone(tight), harness.Set("memory_workload", 128)), []string{"all at once"}, []string{launcher.LimitExceededMemory, launcher.LimitExceededCPU}},
 	} {
 		l := watchLateness()
-		r := s.Run(fixture(t, c.policy, c.args...))
+		r := s.Run(fixture(t, s, c.policy, c.args...))
 		l.report(t, c.name)
 		held(t, r)
 		res := r.Result.Resources
@@ -99,13 +99,13 @@ func (l *lateness) report(t *testing.T, beside string) {
 // TestNothingIsLeft repeats a run that ends by a limit and one that ends well.
 func TestNothingIsLeft(t *testing.T) {
 	s := guest(t)
-	run(t, s, fixture(t, profile(t, "TP-PROD"), "short", "1"), launcher.Exited, 0)
+	run(t, s, fixture(t, s, profile(t, "TP-PROD"), "short", "1"), launcher.Exited, 0)
 	before, n := groups(t), times(t)
 	for i := range n {
 		if i%2 == 0 {
-			run(t, s, fixture(t, profile(t, "TP-PROD"), "short", "1"), launcher.Exited, 0)
+			run(t, s, fixture(t, s, profile(t, "TP-PROD"), "short", "1"), launcher.Exited, 0)
 		} else {
-			run(t, s, fixture(t, profile(t, "TP-MEM"), "allocate", "16"), launcher.LimitExceededMemory, 137)
+			run(t, s, fixture(t, s, profile(t, "TP-MEM"), "allocate", "16"), launcher.LimitExceededMemory, 137)
 		}
 		sameGroups(t, before)
 		s.WantNoTrace(t)

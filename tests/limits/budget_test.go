@@ -9,15 +9,15 @@ import (
 // TestS6a: one busy loop ends near 2 cpu seconds. Control: a short computation.
 func TestS6a(t *testing.T) {
 	s := guest(t)
-	run(t, s, fixture(t, profile(t, "TP-CPU"), "short", "1000"), launcher.Exited, 0)
-	cpuEnd(t, s.Run(fixture(t, profile(t, "TP-CPU"), "spin", "100000000")), 2)
+	run(t, s, fixture(t, s, profile(t, "TP-CPU"), "short", "1000"), launcher.Exited, 0)
+	cpuEnd(t, s.Run(fixture(t, s, profile(t, "TP-CPU"), "spin", "100000000")), 2)
 	s.WantGone(t, 0)
 }
 
 // TestS13bA3a: three processes, none at its own limit, end near 3 cpu seconds together.
 func TestS13bA3a(t *testing.T) {
 	s := guest(t)
-	r := s.Run(fixture(t, profile(t, "TP-AGG"), "spin together", "3", "50000000"))
+	r := s.Run(fixture(t, s, profile(t, "TP-AGG"), "spin together", "3", "50000000"))
 	cpuEnd(t, r, 3)
 	if got := lines(t, r)["processes"]; got != 3.0 {
 		t.Errorf("%v processes, want 3", got)
@@ -30,8 +30,8 @@ func TestS13bA3a(t *testing.T) {
 // TestS13a: a tree that waits ends by the wall, not by cpu or tasks.
 func TestS13a(t *testing.T) {
 	s := guest(t)
-	run(t, s, fixture(t, profile(t, "TP-WALL"), "wait together", "0.1"), launcher.Exited, 0)
-	r := run(t, s, fixture(t, profile(t, "TP-WALL"), "wait together", "32"), launcher.TimeoutWall, launcher.ExitLimit)
+	run(t, s, fixture(t, s, profile(t, "TP-WALL"), "wait together", "0.1"), launcher.Exited, 0)
+	r := run(t, s, fixture(t, s, profile(t, "TP-WALL"), "wait together", "32"), launcher.TimeoutWall, launcher.ExitLimit)
 	res := r.Result.Resources
 	if got := lines(t, r)["processes"]; got != 3.0 {
 		t.Fatalf("INCONCLUSIVE: %v processes of the tree were there when the wall came", got)
@@ -48,7 +48,7 @@ func TestOvershoot(t *testing.T) {
 	s := guest(t)
 	var over []float64
 	for range times(t) {
-		r := s.Run(fixture(t, profile(t, "TP-CPU"), "spin together", "4", "100000000"))
+		r := s.Run(fixture(t, s, profile(t, "TP-CPU"), "spin together", "4", "100000000"))
 		cpuEnd(t, r, 2)
 		if t.Failed() {
 			break

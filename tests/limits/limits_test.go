@@ -70,7 +70,7 @@ func profile(t *testing.T, name string) []harness.Change {
 }
 
 // fixture is one of testdata/fixtures.py under a policy.
-func fixture(t *testing.T, policy []harness.Change, args ...string) harness.Job {
+func fixture(t *testing.T, s *harness.Site, policy []harness.Change, args ...string) harness.Job {
 	t.Helper()
 	code, err := os.ReadFile("testdata/fixtures.py")
 	if err != nil {
@@ -80,7 +80,10 @@ func fixture(t *testing.T, policy []harness.Change, args ...string) harness.Job 
 	if dir := os.Getenv("NSBOX_LIMITS_CGROUP"); dir != "" {
 		flags = append(flags, "--cgroup", dir)
 	}
-	return harness.Job{Code: string(code), Args: args, Policy: policy, Bare: true, Flags: flags, Within: within}
+	// The shortest start of the interpreter: it is paid from the same budget.
+	file := s.File("job-"+s.Marker+".py", string(code))
+	return harness.Job{Argv: append([]string{"python3", "-I", "-S", "/in/" + filepath.Base(file)}, args...), In: []string{file},
+		Policy: policy, Bare: true, Flags: flags, Within: within}
 }
 
 // run wants the outcome, every limit held by the kernel, and nothing left.

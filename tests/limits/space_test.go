@@ -11,11 +11,11 @@ import (
 // TestS6b: 16 times 8 MiB under 64 MiB end by the kernel's memory killer.
 func TestS6b(t *testing.T) {
 	s := guest(t)
-	control := run(t, s, fixture(t, profile(t, "TP-MEM"), "allocate", "4"), launcher.Exited, 0)
+	control := run(t, s, fixture(t, s, profile(t, "TP-MEM"), "allocate", "4"), launcher.Exited, 0)
 	if peak := control.Result.Resources.Cgroup.MemoryPeak; peak != -1 && (peak < 32*mib || peak > 64*mib) {
 		t.Errorf("control: a peak of %d bytes for 32 MiB", peak)
 	}
-	r := run(t, s, fixture(t, profile(t, "TP-MEM"), "allocate", "16"), launcher.LimitExceededMemory, 137)
+	r := run(t, s, fixture(t, s, profile(t, "TP-MEM"), "allocate", "16"), launcher.LimitExceededMemory, 137)
 	use := r.Result.Resources.Cgroup
 	reached, _ := lines(t, r)["held_mib"].(float64)
 	if use.OOMKills < 1 || reached >= 64 || lines(t, r)["finished"] != nil {
@@ -33,7 +33,7 @@ func TestMemoryVerdict(t *testing.T) {
 	s := guest(t)
 	ends := map[string]int{}
 	for _, at := range []int{8, 40, 48, 50, 52, 54, 56, 58} {
-		r := s.Run(fixture(t, profile(t, "TP-MEM"), "exit 0 beside it", strconv.Itoa(at)))
+		r := s.Run(fixture(t, s, profile(t, "TP-MEM"), "exit 0 beside it", strconv.Itoa(at)))
 		held(t, r)
 		kills, outcome := r.Result.Resources.Cgroup.OOMKills, r.Result.Workload.Outcome
 		ends[outcome]++
@@ -52,7 +52,7 @@ func TestMemoryVerdict(t *testing.T) {
 // memory limit.
 func TestScratchIsCharged(t *testing.T) {
 	s := guest(t)
-	r := run(t, s, fixture(t, profile(t, "TP-PROD"), "fill", "80"), launcher.Exited, 0)
+	r := run(t, s, fixture(t, s, profile(t, "TP-PROD"), "fill", "80"), launcher.Exited, 0)
 	said, use := lines(t, r), r.Result.Resources.Cgroup
 	if said["ended"] != "ENOSPC" || said["free_blocks"] != 0.0 || said["written_mib"].(float64) < 60 {
 		t.Errorf("%v", said)
@@ -61,18 +61,18 @@ func TestScratchIsCharged(t *testing.T) {
 		t.Errorf("%d kills, peak %d bytes", use.OOMKills, use.MemoryPeak)
 	}
 	t.Logf("full: %v, peak %d bytes", said, use.MemoryPeak)
-	bomb := run(t, s, fixture(t, profile(t, "TP-MEM"), "fill", "64"), launcher.LimitExceededMemory, 137)
+	bomb := run(t, s, fixture(t, s, profile(t, "TP-MEM"), "fill", "64"), launcher.LimitExceededMemory, 137)
 	t.Logf("64 MiB of files under 64 MiB of memory: %d kills, peak %d bytes", bomb.Result.Resources.Cgroup.OOMKills, bomb.Result.Resources.Cgroup.MemoryPeak)
 }
 
 // TestS6c: no more than 8 tasks, by the count of the kernel.
 func TestS6c(t *testing.T) {
 	s := guest(t)
-	control := run(t, s, fixture(t, append(profile(t, "TP-PID"), harness.Set("tasks_job", 32)), "children", "16"), launcher.Exited, 0)
+	control := run(t, s, fixture(t, s, append(profile(t, "TP-PID"), harness.Set("tasks_job", 32)), "children", "16"), launcher.Exited, 0)
 	if said := lines(t, control); said["forked"] != 16.0 || control.Result.Resources.Cgroup.TasksDenied != 0 {
 		t.Errorf("control: %v, %d denied", said, control.Result.Resources.Cgroup.TasksDenied)
 	}
-	r := run(t, s, fixture(t, profile(t, "TP-PID"), "children", "16"), launcher.Exited, 0)
+	r := run(t, s, fixture(t, s, profile(t, "TP-PID"), "children", "16"), launcher.Exited, 0)
 	said, use := lines(t, r), r.Result.Resources.Cgroup
 	if said["forked"] != 7.0 || said["ended"] != "EAGAIN" {
 		t.Errorf("%v", said)

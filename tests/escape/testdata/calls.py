@@ -69,7 +69,7 @@ def processes():
     attempt("compare", lambda: syscall(312, pid, os.getpid(), 0, 0, 0))
     attempt("listener", lambda: syscall(317, 1, 8, bytes(16)))
     attempt("listener with wait", lambda: syscall(317, 1, 0x28, bytes(16)))
-    for name, number, *args in (("bpf", 321, 0, bytes(128), 128), ("perf", 298, bytes(128), 0, -1, -1, 0), ("userfaultfd", 323, 0), ("io_uring", 425, 8, bytes(120)),
+    for name, number, *args in (("bpf", 321, 0, bytes(128), 128), ("perf", 298, bytes(128), 0, -1, -1, 0), ("userfaultfd", 323, 0), ("io uring", 425, 8, bytes(120)),
                                 ("key", 248, b"user", b"k", b"v", 1, -3), ("session key", 250, 1, 0), ("key request", 249, b"user", b"k", 0, -3), ("kernel log", 103, 3, bytes(64), 64),
                                 ("ports", 172, 3), ("segments", 154, 1, bytes(16), 16), ("personality", 135, 0x40000)):
         attempt(name, lambda: in_child(lambda: syscall(number, *args) and None))

@@ -15,10 +15,13 @@ INTERPRETER = os.path.realpath("/proc/self/exe")
 
 
 def magic_links(canary):
-    for name, path in (("own root", "/proc/self/root/../../.."), ("thread root", "/proc/thread-self/root/.."), ("own cwd", "/proc/self/cwd/../../.."),
-                       ("opened root", f"/proc/self/fd/{os.open('/', os.O_PATH)}/../..")):
-        attempt(name, lambda: os.stat(path + canary) and None)
+    def climb(path):
         results[name + " is"] = str(os.stat(path).st_ino == os.stat("/").st_ino)
+        os.stat(path + canary)
+
+    for name, path in (("own root", "/proc/self/root/../../.."), ("thread root", "/proc/thread-self/root/.."), ("own cwd", "/proc/self/cwd/../../..")):
+        attempt(name, lambda: climb(path))
+    attempt(name := "opened root", lambda: climb(f"/proc/self/fd/{os.open('/', os.O_PATH)}/../.."))
     attempt("control", lambda: os.stat("/proc/self/root/in") and None)
 
 
@@ -58,7 +61,7 @@ def page_cache():
     attempt("writable mapping", lambda: mmap.mmap(os.open(LIBRARY, os.O_RDONLY), 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE))
     attempt("splice", spliced)
     attempt("reopen the interpreter", lambda: os.open("/proc/self/exe", os.O_RDWR))
-    attempt("map_files", lambda: os.open("/proc/self/map_files/" + os.listdir("/proc/self/map_files")[0], os.O_RDWR))
+    attempt("map files", lambda: os.open("/proc/self/map_files/" + os.listdir("/proc/self/map_files")[0], os.O_RDWR))
     with open(LIBRARY, "rb") as f:
         results["unchanged"] = str(b"OWNED" not in f.read())
 
@@ -121,9 +124,9 @@ def mounts():
     before = table()
     for name, number, *args in (
             ("mount", 165, b"none", b"/scratch", b"tmpfs", 0, 0), ("remount", 165, b"none", b"/", b"", 0x1020, 0), ("bind", 165, b"/proc", b"/scratch", b"", 0x1000, 0),
-            ("umount", 166, b"/etc", 2), ("pivot_root", 155, b"/scratch", b"/scratch"), ("chroot", 161, b"/scratch"), ("fsopen", 430, b"tmpfs", 0), ("fsmount", 432, 3, 0, 0),
-            ("open_tree", 428, -100, b"/", 1), ("move_mount", 429, -100, b"/etc", -100, b"/scratch", 0), ("mount_setattr", 442, -100, b"/", 0, bytes(32), 32),
-            ("fspick", 433, -100, b"/", 0), ("open_tree_attr", 467, -100, b"/", 1, bytes(32), 32), ("listmount", 458, bytes(32), bytes(64), 8, 0), ("statmount", 457, bytes(32), bytes(512), 512, 0)):
+            ("umount", 166, b"/etc", 2), ("pivot root", 155, b"/scratch", b"/scratch"), ("chroot", 161, b"/scratch"), ("fsopen", 430, b"tmpfs", 0), ("fsmount", 432, 3, 0, 0),
+            ("open tree", 428, -100, b"/", 1), ("move mount", 429, -100, b"/etc", -100, b"/scratch", 0), ("mount setattr", 442, -100, b"/", 0, bytes(32), 32),
+            ("fspick", 433, -100, b"/", 0), ("open tree attr", 467, -100, b"/", 1, bytes(32), 32), ("listmount", 458, bytes(32), bytes(64), 8, 0), ("statmount", 457, bytes(32), bytes(512), 512, 0)):
         attempt(name, lambda: syscall(number, *args))
     results["unchanged"] = str(table() == before)
     attempt("control", lambda: os.statvfs("/scratch") and None)
@@ -148,8 +151,11 @@ def writable():
             directories[:] = [d for d in directories if not d.isdigit() and d != "thread-self"]
         for path in (os.path.join(top, f) for f in files):
             try:
-                os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
-                opened.append(path)
+                fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+                # What is masked is the null device; the links to own descriptors lead to own pipes.
+                if os.fstat(fd).st_rdev != os.stat("/dev/null").st_rdev and "/fd/" not in path:
+                    opened.append(path)
+                os.close(fd)
             except OSError:
                 pass
     for top, directories, _ in os.walk("/"):
@@ -159,10 +165,6 @@ def writable():
             made.append(top)
         except OSError:
             pass
-    for path in list(opened):
-        # The links of /proc/self to own descriptors are the box's own pipes and null.
-        if path.startswith(("/proc/self/fd/", "/proc/self/task/")) and "/fd/" in path:
-            opened.remove(path)
     os.unlink("/out/made")
     results["files"], results["directories"] = " ".join(opened), " ".join(sorted(made))
 
@@ -172,10 +174,13 @@ def descriptors():
     for n in (0, 1, 2):
         results[f"{n} leads to"] = os.readlink(f"/proc/self/fd/{n}").split(":")[0]
     results["owned"] = str({os.fstat(n).st_uid for n in (1, 2)} == {os.getuid()})
-    own, other = socket.socketpair()
-    attempt("forged sender", lambda: own.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, struct.pack("iii", 1, 0, 0))]))
-    own, other = socket.socketpair()
-    attempt("control", lambda: own.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, struct.pack("iii", os.getpid(), os.getuid(), os.getgid()))]) and None)
+
+    def send(*sender):
+        own, other = socket.socketpair()
+        own.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_CREDENTIALS, struct.pack("iii", *sender))])
+
+    attempt("forged sender", lambda: send(1, 0, 0))
+    attempt("control", lambda: send(os.getpid(), os.getuid(), os.getgid()))
 
 
 {f.__name__: f for f in (magic_links, init, page_cache, host_inodes, devices, privileges, mounts, handles, writable, descriptors)}[sys.argv[1]](*sys.argv[2:])

@@ -13,7 +13,6 @@ CLONE_PARENT, CLONE_VM, CLONE_VFORK = 0x8000, 0x100, 0x4000
 
 def linger():
     os.setsid()
-
     libc.sigprocmask(0, b"\xff" * 128, None)
     time.sleep(30)
     os._exit(0)
@@ -57,7 +56,7 @@ def leader_goes():
 
 def fork_storm():
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    for _ in range(14):
+    for _ in range(6):
         if os.fork() == 0:
             libc.sigprocmask(0, b"\xff" * 128, None)
             while True:
@@ -66,7 +65,6 @@ def fork_storm():
                         os._exit(0)
                 except OSError:
                     pass
-    time.sleep(0.3)
 
 
 def vfork():
