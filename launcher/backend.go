@@ -92,7 +92,7 @@ func (simulated) survey(req Request, _ *policy.Policy) (Facts, error) {
 		SelfExe: probe.SelfExe{Path: "nsbox", WorldReadable: probe.Yes, Static: probe.Yes},
 	}
 	h.RLimits["as"] = probe.Unlimited // set later than the others, and only where memory is degraded
-	for _, l := range rlimits(policy.Limits{}, h) {
+	for _, l := range rlimits(policy.Limits{}, h, false) {
 		h.RLimits[l.Name] = probe.Unlimited
 	}
 	id, err := probe.ChooseIdentity(h)

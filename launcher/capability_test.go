@@ -175,7 +175,7 @@ func executed(t testing.TB, b fake, d *Decision) (Result, bool) {
 // wholeFacts are goodFacts with no limit inherited at all.
 func wholeFacts(t testing.TB) Facts {
 	f := goodFacts(t)
-	for _, l := range rlimits(policy.Limits{}, f.Host) {
+	for _, l := range rlimits(policy.Limits{}, f.Host, false) {
 		f.Host.RLimits[l.Name] = probe.Unlimited
 	}
 	return f

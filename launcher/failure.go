@@ -24,7 +24,8 @@ const apparmorNext = "load an AppArmor profile that grants userns to nsbox, or s
 
 var stepReasons = []stepReason{
 	{"clone", []unix.Errno{unix.ENOSPC}, reason.UsernsDisabled, "the number of namespaces allowed here is used up", "raise user.max_user_namespaces, or end other boxes"},
-	{"clone", []unix.Errno{unix.EPERM, unix.EACCES}, reason.UsernsSysctl, "the kernel refuses the namespaces: a sysctl, an outer seccomp filter or a security module forbids them", "check kernel.unprivileged_userns_clone and AppArmor, and run nsbox outside of surrounding containers"},
+	{"clone", []unix.Errno{unix.EACCES}, reason.UsernsApparmor, "a security module refuses the user namespace", apparmorNext},
+	{"clone", []unix.Errno{unix.EPERM}, reason.UsernsSysctl, "the kernel refuses the namespaces: a sysctl, an outer seccomp filter or a chroot forbids them", "check kernel.unprivileged_userns_clone, and run nsbox outside of surrounding containers and chroots"},
 	{"clone", []unix.Errno{unix.EINVAL, unix.ENOSYS}, reason.KernelTooOld, "the kernel lacks a part of clone3", "nsbox needs Linux 5.14 or newer with all namespaces built in"},
 	{"clone", []unix.Errno{unix.EAGAIN, unix.ENOMEM}, reason.SetupStep, "no process could be made", "raise the process limit (ulimit -u), or end other processes"},
 	{"scope-capabilities", nil, reason.UsernsApparmor, "the new user namespace gives no capabilities", apparmorNext},

@@ -28,7 +28,7 @@ func TestBoxFailureNamesTheCause(t *testing.T) {
 	}{
 		{failed("clone", unix.ENOSPC), reason.UsernsDisabled},
 		{failed("clone", unix.EPERM), reason.UsernsSysctl},
-		{failed("clone", unix.EACCES), reason.UsernsSysctl},
+		{failed("clone", unix.EACCES), reason.UsernsApparmor},
 		{failed("clone", unix.EINVAL), reason.KernelTooOld},
 		{failed("clone", unix.ENOSYS), reason.KernelTooOld},
 		{failed("clone", unix.EAGAIN), reason.SetupStep},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"nsbox/cgroupv2"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -185,7 +186,7 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 	argv := append(append([]string{req.Argv[0]}, f.Closure.Args...), req.Argv[1:]...)
 	pl.Box = nsexec.Spec{
 		Hostname: hostname, StagingPoint: stagingPoint, Root: nodes, MaskProc: maskedProc,
-		UID: id.Workload.UID, GID: id.Workload.GID, Rlimits: rlimits(l, f.Host), Umask: 0o022,
+		UID: id.Workload.UID, GID: id.Workload.GID, Rlimits: rlimits(l, f.Host, slices.Contains(f.Controllers, "pids")), Umask: 0o022,
 		Affinity: affinity, LandlockABI: min(abi, maxLandlockABI),
 		Command: nsexec.Command{Path: f.Closure.Program, Argv: argv, Env: p.Environ(), Dir: "/scratch"},
 		Stdin:   req.Stdin, Hold: "/out", Listable: -1, CapLast: f.CapLast,
@@ -226,7 +227,7 @@ func deniedBy(p *policy.Policy, n nsexec.Node) error {
 }
 
 // rlimits are the per-process limits; each is set hard, so it cannot be raised.
-func rlimits(l policy.Limits, h *probe.Host) []nsexec.Rlimit {
+func rlimits(l policy.Limits, h *probe.Host, pids bool) []nsexec.Rlimit {
 	both := func(name string, res int, v uint64) nsexec.Rlimit {
 		return nsexec.Rlimit{Name: name, Resource: res, Soft: v, Hard: v}
 	}
@@ -237,6 +238,12 @@ func rlimits(l policy.Limits, h *probe.Host) []nsexec.Rlimit {
 		}
 		return both(name, res, v)
 	}
+	nproc := uint64(l.Tasks)
+	if pids && h.RlimitRefusal("nproc", int64(nproc+1)) == nil {
+		// Where pids.max is in force it must be met first, since only it counts what
+		// it denies; fork asks the rlimit before the cgroup. One more stays as the backstop.
+		nproc++
+	}
 	cpu := uint64(l.CPU.PerProcess.Seconds())
 	kill := own("cpu", unix.RLIMIT_CPU, cpu+1).Hard
 	return []nsexec.Rlimit{
@@ -246,7 +253,7 @@ func rlimits(l policy.Limits, h *probe.Host) []nsexec.Rlimit {
 		{Name: "cpu", Resource: unix.RLIMIT_CPU, Soft: cpu, Hard: max(kill, cpu)},
 		// 1, not 0: the kernel takes 1 as "never start a core-pipe handler", core(5).
 		own("core", unix.RLIMIT_CORE, 1),
-		both("nproc", unix.RLIMIT_NPROC, uint64(l.Tasks)),
+		both("nproc", unix.RLIMIT_NPROC, nproc),
 		own("stack", unix.RLIMIT_STACK, 8<<20),
 		own("memlock", unix.RLIMIT_MEMLOCK, 64<<10),
 		both("msgqueue", unix.RLIMIT_MSGQUEUE, 0),

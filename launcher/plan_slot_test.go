@@ -30,3 +30,22 @@ func TestDigestDoesNotDependOnTheSlot(t *testing.T) {
 		t.Error("two slots have the same ids")
 	}
 }
+
+// Where pids.max is in force it must be the limit that is met: only it counts
+// what it denies.
+func TestProcessLimitLeavesTheCountToPidsMax(t *testing.T) {
+	nproc := func(controllers ...string) uint64 {
+		f := goodFacts(t)
+		f.Controllers = controllers
+		for _, l := range mustPlan(t, f).Box.Rlimits {
+			if l.Name == "nproc" {
+				return l.Hard
+			}
+		}
+		t.Fatal("no nproc limit")
+		return 0
+	}
+	if with, without := nproc("memory", "pids", "cpu"), nproc("memory", "cpu"); with != 33 || without != 32 {
+		t.Errorf("with pids.max %d, without %d; want 33 and 32", with, without)
+	}
+}

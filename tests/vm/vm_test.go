@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 // gotest is a package whose own tests run in a guest as well: what they say
 // about this machine's kernel they must say about the guest's.
 type gotest struct {
-	tier, who string // who: root or user
+	tier, who string // who: root, user, or scope: the user in a delegated scope
 	pkg       string
 	skip      string // tests that meet no kernel and take long emulated, or that want what this guest is not
 	seconds   int    // the most it may take there
@@ -35,7 +35,7 @@ func gotests() []gotest {
 		{"quick", "root", "cgroupv2", "^$", 180, false},
 		{"quick", "root", "nsexec", "^TestCompileIsPure$", 180, false},
 		{"quick", "user", "tests/limits", "^$", 2400, true},
-		{"systemd", "user", "cgroupv2", "^$", 180, false},
+		{"systemd", "scope", "cgroupv2", "^$", 180, false},
 		{"systemd", "user", "launcher/probe", "^$", 180, false},
 		{"systemd", "user", "launcher/rootfs", "^$", 180, false},
 		// Each run asks systemd for a scope there; the long series are the quick tier's.

@@ -24,6 +24,7 @@ gotests() {
         (cd "/payload/src/$package" && timeout "$((seconds + 20))" ./package.test -test.v -test.short -test.timeout "${seconds}s" -test.skip "$skip") >"/out/$name.gotest" 2>&1 </dev/null || code=$?
         echo "$code" >"/out/$name.gotest.status"
         echo "[$(cut -d ' ' -f 1 /proc/uptime)] tests of $name: $code"
+        grep -E '^--- (FAIL|PASS)' "/out/$name.gotest"
     done </payload/gotests
 }
 
