@@ -285,7 +285,7 @@ func probed(name string, f Facts, surveyed bool) string {
 		case f.Cgroup:
 			return "a leaf group was made and removed; controllers: " + strings.Join(h.CgroupV2.Controllers, " ")
 		case f.CgroupErr != nil:
-			return "tried: " + f.CgroupErr.Error()
+			return "tried: " + probe.CgroupReason(f.CgroupErr).Error()
 		}
 		return "not tried"
 	case "wall", "stdout", "stderr":

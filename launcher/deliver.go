@@ -23,7 +23,7 @@ func deliverable(dir string, names []string) error {
 	st, err := os.Stat(dir)
 	switch {
 	case err != nil:
-		return reason.Wrap(reason.DeliverDir, dir, "cannot take the artifact", "create the directory first", err)
+		return reason.Wrap(reason.DeliverDir, dir, "cannot take the artifact", "mkdir -p "+dir, err)
 	case !st.IsDir():
 		return reason.New(reason.DeliverDir, dir, "is not a directory", "name a directory with --deliver")
 	}
@@ -43,7 +43,7 @@ func deliverable(dir string, names []string) error {
 func deliver(copied, dir, name, digest string) (path string, err error) {
 	path = filepath.Join(dir, name)
 	fail := func(err error) (string, error) {
-		return "", reason.Wrap(reason.DeliverFailed, path, "could not be published", "the accepted copy is in the attempt's directory", err)
+		return "", reason.Wrap(reason.DeliverFailed, path, "could not be published", "the accepted copy is "+copied, err)
 	}
 	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -87,7 +87,7 @@ func deliver(copied, dir, name, digest string) (path string, err error) {
 		}
 	}
 	if errors.Is(err, unix.EEXIST) {
-		return "", reason.New(reason.DeliverExists, path, "appeared while the program ran, and nsbox never overwrites", "the accepted copy is in the attempt's directory")
+		return "", reason.New(reason.DeliverExists, path, "appeared while the program ran, and nsbox never overwrites", "the accepted copy is "+copied)
 	}
 	if err != nil {
 		return fail(err)

@@ -7,7 +7,7 @@ import (
 )
 
 // The statuses that nsbox itself chooses. A program's own status, 128+n and
-// the three cancel statuses are computed.
+// the four cancel statuses are computed.
 const (
 	ExitOK            = 0
 	ExitUndelivered   = 122
@@ -38,6 +38,7 @@ func ExitTable() []ExitRow {
 		{"128+n", "signal n ended the program"},
 		{"129", "cancelled by SIGHUP"},
 		{"130", "cancelled by SIGINT"},
+		{"131", "cancelled by SIGQUIT"},
 		{"137", "the memory limit ended the run, or signal 9 did; the result says which"},
 		{"143", "cancelled by SIGTERM"},
 	}
@@ -54,6 +55,8 @@ func signalName(s syscall.Signal) string {
 		return "SIGHUP"
 	case syscall.SIGINT:
 		return "SIGINT"
+	case syscall.SIGQUIT:
+		return "SIGQUIT"
 	case syscall.SIGTERM:
 		return "SIGTERM"
 	}
@@ -78,7 +81,7 @@ func ExitStatus(r Result, deliverAsked bool, sig syscall.Signal) int {
 		return ExitLimit
 	case Cancelled:
 		switch sig {
-		case syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM:
+		case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM:
 			return exitSignalBase + int(sig)
 		}
 	case ExecFailed:

@@ -65,6 +65,7 @@ func TestExitStatus(t *testing.T) {
 		{"output", base(LimitExceededOutput), false, 0, 124},
 		{"limit with exit code 0 is no success", with(base(TimeoutWall), func(r *Result) { r.Workload.ExitCode = num(0) }), false, 0, 124},
 		{"SIGINT", base(Cancelled), false, syscall.SIGINT, 130},
+		{"SIGQUIT", base(Cancelled), false, syscall.SIGQUIT, 131},
 		{"SIGTERM", base(Cancelled), false, syscall.SIGTERM, 143},
 		{"SIGHUP", base(Cancelled), false, syscall.SIGHUP, 129},
 		{"cancelled by the caller", base(Cancelled), false, 0, 125},
@@ -111,7 +112,7 @@ func TestExitTableNamesEveryStatus(t *testing.T) {
 	}
 	for _, o := range []string{Exited, Signaled, TimeoutWall, TimeoutAttempt, LimitExceededCPU, LimitExceededMemory, LimitExceededOutput,
 		Cancelled, ExecFailed, SetupFailure, RefusedBusy, RefusedPolicy, KilledExternally, InternalError, Unknown} {
-		for _, sig := range []syscall.Signal{0, syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
+		for _, sig := range []syscall.Signal{0, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
 			mark(ExitStatus(Result{Workload: WorkloadResult{Outcome: o}}, false, sig))
 		}
 	}

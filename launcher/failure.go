@@ -52,7 +52,7 @@ func boxFailure(err error) *reason.Error {
 				return reason.Wrap(r.id, "step "+step.Step, r.why, r.next, step)
 			}
 		}
-		return reason.Wrap(reason.SetupStep, "step "+step.Step, "it is there because "+step.Why, "nothing was started; the kernel's answer says what is missing", step)
+		return reason.Wrap(reason.SetupStep, "step "+step.Step, "failed; what it is for: "+step.Why, "nothing was started; the kernel's answer says what is missing", step)
 	}
 	var m *nsexec.MapError
 	if errors.As(err, &m) {

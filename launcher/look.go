@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -61,7 +62,7 @@ func look(b *nsexec.Box, s *nsexec.Spec) (*seen, error) {
 	var err error
 	v.mounts, err = mountinfo.GetMountsFromReader(bytes.NewReader(file("mountinfo")), nil)
 	errs = append(errs, err)
-	for _, name := range s.MaskProc {
+	for _, name := range slices.Concat(s.MaskProc, s.MaskDirs) {
 		// The box's /proc is a fresh one of the same kernel: what is here is there.
 		_, err := os.Lstat("/proc/" + name)
 		v.maskable[name] = err == nil

@@ -130,6 +130,9 @@ func wantedMounts(s *nsexec.Spec, maskable map[string]bool) map[string]wantedMou
 			for _, m := range s.MaskProc {
 				out[n.Path+"/"+m] = wantedMount{flags: []string{"ro", "nosuid", "noexec"}, optional: !maskable[m]}
 			}
+			for _, m := range s.MaskDirs {
+				out[n.Path+"/"+m] = wantedMount{fstype: "tmpfs", flags: []string{"ro", "nosuid", "nodev", "noexec"}, optional: !maskable[m]}
+			}
 		case nsexec.Tmpfs:
 			out[n.Path] = wantedMount{fstype: "tmpfs", flags: []string{"rw", "nosuid", "nodev", "noexec"},
 				super: []string{"size=" + kib(n.Bytes), "nr_inodes=" + strconv.FormatInt(n.Inodes, 10)}}

@@ -79,8 +79,19 @@ type LifecyclePlan struct {
 }
 
 // maskedProc is covered in the box's /proc: keys of the caller, addresses and
-// timers of the kernel. cpuinfo and meminfo stay: programs read them.
-var maskedProc = []string{"keys", "key-users", "kallsyms", "kcore", "timer_list", "sysrq-trigger", "kpagecount", "kpageflags", "sched_debug", "config.gz"}
+// timers of the kernel, and what tells one host from another. cpuinfo, meminfo,
+// stat, uptime, version and sys stay: programs read them.
+func maskedProc() []string {
+	return strings.Fields(`keys key-users kallsyms kcore timer_list sysrq-trigger kpagecount kpageflags kpagecgroup
+		sched_debug schedstat config.gz cmdline partitions diskstats iomem ioports interrupts softirqs locks crypto
+		misc consoles zoneinfo buddyinfo pagetypeinfo slabinfo vmallocinfo vmstat modules swaps mdstat fb dma
+		latency_stats`)
+}
+
+// maskedProcDirs are covered by an empty directory each.
+func maskedProcDirs() []string {
+	return strings.Fields(`acpi asound bus driver fs irq pressure scsi tty`)
+}
 
 // hostname is the box's own.
 const hostname = "nsbox"
@@ -185,7 +196,7 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 	}
 	argv := append(append([]string{req.Argv[0]}, f.Closure.Args...), req.Argv[1:]...)
 	pl.Box = nsexec.Spec{
-		Hostname: hostname, StagingPoint: stagingPoint, Root: nodes, MaskProc: maskedProc,
+		Hostname: hostname, StagingPoint: stagingPoint, Root: nodes, MaskProc: maskedProc(), MaskDirs: maskedProcDirs(),
 		UID: id.Workload.UID, GID: id.Workload.GID, Rlimits: rlimits(l, f.Host, slices.Contains(f.Controllers, "pids")), Umask: 0o022,
 		Affinity: affinity, LandlockABI: min(abi, maxLandlockABI),
 		Command: nsexec.Command{Path: f.Closure.Program, Argv: argv, Env: p.Environ(), Dir: "/scratch"},

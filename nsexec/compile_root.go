@@ -12,6 +12,9 @@ import (
 // files. It is read-only before the workload starts; the bound is for us.
 const rootOptions = "mode=0755,size=4m,nr_inodes=8192"
 
+// maskDirOptions make a tmpfs in which nothing can be, not even by its owner.
+const maskDirOptions = "size=4k,nr_inodes=2,mode=0555"
+
 // root builds the tree on a tmpfs of its own. Paths are relative to it: until
 // the pivot an absolute path would be the host's.
 func (c *compiler) root() {
@@ -24,6 +27,11 @@ func (c *compiler) root() {
 		for i, m := range c.spec.MaskProc {
 			rel := "proc/" + m
 			c.need(c.add("mask:"+m, "it tells about the host or the operator, or reaches the kernel's keys", unix.SYS_MOVE_MOUNT, load(c.masks[i]), str(""), neg(atFDCWD), str(rel), imm(unix.MOVE_MOUNT_F_EMPTY_PATH)).tolerate(unix.ENOENT), unix.CAP_SYS_ADMIN)
+		}
+	}
+	if c.hasProc() {
+		for _, m := range c.spec.MaskDirs {
+			c.need(c.add("mask-dir:"+m, "it describes the host's devices and file systems", unix.SYS_MOUNT, str("tmpfs"), str("proc/"+m), str("tmpfs"), imm(unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC), str(maskDirOptions)).tolerate(unix.ENOENT), unix.CAP_SYS_ADMIN)
 		}
 	}
 	attr := make([]byte, 32)

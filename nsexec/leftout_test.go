@@ -28,7 +28,7 @@ func survivesSpawn() map[string]string {
 		"scope-capabilities": nobody, "die-with-launcher": nobody, "die-with-launcher-again": nobody, "umask-open": nobody,
 		"null-to-": nobody, "reserve-": nobody, "close-the-rest": twice,
 		"report-on-control": failures, "report-on-go": failures, "report-on-kept-go": failures,
-		"bound-": inspect, "private-mounts": nobody, "restrict:": mounts, "attach:": mounts, "mask:": mounts, "tmpfs:": mounts, "detach-old-root": mounts, "root-read-only": mounts, "enter-root": twice,
+		"bound-": inspect, "private-mounts": nobody, "restrict:": mounts, "attach:": mounts, "mask:": mounts, "mask-dir:": mounts, "tmpfs:": mounts, "detach-old-root": mounts, "root-read-only": mounts, "enter-root": twice,
 		"hostname": inspect, "domainname": inspect, "init-cgroup-namespace": inspect, "cgroup-namespace": inspect,
 		"link:": closed, "create:": closed, "fill:": closed, "landlock-grant:": closed,
 		"init-no-ambient": twice, "init-no-capabilities": inspect, "init-core": nobody, "init-close": twice, "init-empty-signal-mask": inspect, "init-seccomp": inspect,

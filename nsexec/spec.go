@@ -94,6 +94,7 @@ type Spec struct {
 	StagingPoint string         `json:"staging_point"` // an existing host directory; mounted over in the box's own mount namespace only
 	Root         []Node         `json:"root"`
 	MaskProc     []string       `json:"mask_proc"` // below /proc, covered by /dev/null where present
+	MaskDirs     []string       `json:"mask_dirs"` // the same for directories, covered by an empty one
 	UID          int            `json:"uid"`
 	GID          int            `json:"gid"`
 	Rlimits      []Rlimit       `json:"rlimits"`

@@ -100,8 +100,9 @@ func (s *Spec) validateText() error {
 	if s.Hold != "" && !absolute(s.Hold) {
 		return fmt.Errorf("held directory %q is not an absolute clean path", s.Hold)
 	}
-	for i, m := range s.MaskProc {
-		if m == "" || !absolute("/"+m) || slices.Contains(s.MaskProc[:i], m) {
+	masks := slices.Concat(s.MaskProc, s.MaskDirs)
+	for i, m := range masks {
+		if m == "" || !absolute("/"+m) || slices.Contains(masks[:i], m) {
 			return fmt.Errorf("mask %q is no clean path below /proc, or stands twice", m)
 		}
 	}

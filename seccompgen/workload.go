@@ -19,7 +19,7 @@ func Workload(o Options) Profile {
 		{Class: "files", Verdict: Allow,
 			Why: "reading and writing descriptors; which files exist is decided by the mounts and Landlock",
 			Syscalls: calls(`read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek
-				open openat openat2 creat close close_range dup dup2 dup3 fcntl flock fsync fdatasync sync syncfs
+				open openat openat2 creat close close_range dup dup2 dup3 flock fsync fdatasync
 				sync_file_range fallocate truncate ftruncate readahead fadvise64 sendfile copy_file_range splice tee`)},
 		{Class: "paths", Verdict: Allow,
 			Why: "names, status and attributes; permission bits, read-only mounts and Landlock decide on each",
@@ -33,7 +33,7 @@ func Workload(o Options) Profile {
 			Syscalls: calls(`mknod mknodat chown lchown fchown fchownat`)},
 		{Class: "memory", Verdict: Allow,
 			Why: "a process's own address space, bounded by the memory limit",
-			Syscalls: calls(`mmap munmap mprotect mremap msync mincore madvise brk mlock mlock2 munlock mlockall
+			Syscalls: calls(`munmap mprotect mremap msync mincore brk mlock mlock2 munlock mlockall
 				munlockall membarrier pkey_mprotect pkey_alloc pkey_free mseal map_shadow_stack get_mempolicy
 				set_mempolicy mbind set_mempolicy_home_node`)},
 		{Class: "processes", Verdict: Allow,
@@ -78,7 +78,7 @@ func Workload(o Options) Profile {
 			Syscalls: calls(`seccomp`), When: &When{Arg: 1, What: "flags lack", Mask: 0x8, In: []Value{{"SECCOMP_FILTER_FLAG_NEW_LISTENER", 0}}}},
 		{Class: "unix sockets", Verdict: Allow,
 			Why: "messages between processes of the box; only AF_UNIX sockets can be made",
-			Syscalls: calls(`connect accept accept4 bind listen shutdown getsockname getpeername getsockopt setsockopt
+			Syscalls: calls(`connect accept accept4 bind listen shutdown getsockname getpeername getsockopt
 				sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg`)},
 		{Class: "making sockets", Verdict: Allow, Else: Deny, ElseIs: "socket_non_AF_UNIX",
 			Why:      "every other family is a way out of the box or rarely used kernel code",
@@ -86,6 +86,12 @@ func Workload(o Options) Profile {
 		{Class: "posix queues", Verdict: Allow,
 			Why:      "message queues of the box's own ipc namespace; their memory counts against RLIMIT_MSGQUEUE, which is 0",
 			Syscalls: calls(`mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr`)},
+		{Class: "page_merging", Verdict: Deny, Else: Allow,
+			Why:      "merging equal pages with the host's tells what the host holds; all other advice concerns the process alone",
+			Syscalls: calls(`madvise`), When: &When{Arg: 2, What: "advice is", Mask: ^uint32(0), In: []Value{{"MADV_MERGEABLE", 12}}}},
+		{Class: "host_sync", Verdict: Pretend,
+			Why:      "flushes whole file systems, the host's disks among them; nothing of the box is on one",
+			Syscalls: calls(`sync syncfs`)},
 		{Class: "core_limit", Verdict: Pretend, Else: Allow,
 			Why:      "a core limit of exactly 1 is what keeps the kernel from starting the host's core handler, and 0 does not; programs that set 0 get what they want, no core file",
 			Syscalls: calls(`setrlimit`), When: coreLimit(0, 0)},
@@ -95,7 +101,7 @@ func Workload(o Options) Profile {
 		personalityRule(),
 		prctlRule(),
 	}
-	rules = append(rules, affinity(o.DenyAffinity), systemV(o.DenySharedMemory), memfd(o.DenySharedMemory))
+	rules = append(rules, affinity(o.DenyAffinity), sharedAnonymous(o.DenySharedMemory), socketBuffers(o.DenySharedMemory), pipeSize(o.DenySharedMemory), systemV(o.DenySharedMemory), memfd(o.DenySharedMemory))
 	return Profile{Name: "workload", Rules: append(rules, refused()...)}
 }
 
@@ -113,6 +119,39 @@ func affinity(deny bool) Rule {
 // the pointer to a new value in that argument is not NULL.
 func coreLimit(arg, set int) *When {
 	return &When{Arg: arg, What: "resource is", Mask: ^uint32(0), In: []Value{{"RLIMIT_CORE", 4}}, NonNull: set}
+}
+
+// sharedAnonymous, socketBuffers and pipeSize are about memory that no process's
+// own limit counts, so they matter where only that limit is there.
+func sharedAnonymous(deny bool) Rule {
+	r := Rule{Class: "mappings", Syscalls: calls(`mmap`), Verdict: Allow, Why: "memory and files of the process, bounded by the memory limit"}
+	if deny {
+		const sharedAnonymous = 0x21 // MAP_SHARED|MAP_ANONYMOUS; MAP_SHARED_VALIDATE has the bit of MAP_SHARED
+		r.Class, r.Verdict, r.Else = "shared_memory", Deny, Allow
+		r.Why = "memory is only limited per process here, and shared pages outlive their mapping unseen"
+		r.When = &When{Arg: 3, What: "flags hold", Mask: sharedAnonymous, In: []Value{{"MAP_SHARED|MAP_ANONYMOUS", sharedAnonymous}}}
+	}
+	return r
+}
+
+func socketBuffers(deny bool) Rule {
+	r := Rule{Class: "socket options", Syscalls: calls(`setsockopt`), Verdict: Allow, Why: "options of unix sockets; buffers count as memory of the job"}
+	if deny {
+		r.Class, r.Verdict, r.Else = "socket_buffers", Pretend, Allow
+		r.Why = "memory is only limited per process here, and buffers are the kernel's; the default size has to do"
+		r.When = &When{Arg: 2, What: "option is", Mask: ^uint32(0), In: []Value{{"SO_SNDBUF", 7}, {"SO_RCVBUF", 8}, {"SO_SNDBUFFORCE", 32}, {"SO_RCVBUFFORCE", 33}}}
+	}
+	return r
+}
+
+func pipeSize(deny bool) Rule {
+	r := Rule{Class: "descriptors", Syscalls: calls(`fcntl`), Verdict: Allow, Why: "flags, locks and sizes of the process's own descriptors"}
+	if deny {
+		r.Class, r.Verdict, r.Else = "pipe_size", Deny, Allow
+		r.Why = "memory is only limited per process here, and what a pipe holds is the kernel's"
+		r.When = &When{Arg: 1, What: "command is", Mask: ^uint32(0), In: []Value{{"F_SETPIPE_SZ", 1031}}}
+	}
+	return r
 }
 
 func systemV(deny bool) Rule {

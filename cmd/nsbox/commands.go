@@ -73,7 +73,7 @@ func commandLine(args []string, c *console, run runner) (status int) {
 		err = reason.New(reason.Internal, inv.command, "a command without code", "report this as a fault of nsbox")
 	}
 	if err == nil {
-		err = c.out.failed()
+		err = c.closed()
 	}
 	if err != nil {
 		c.refusal(reasonOf(err), inv.Policy.Show.Policy+inv.Policy.Lint.Policy+inv.Policy.Confirm.Policy, faultsOf(err))

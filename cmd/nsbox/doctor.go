@@ -92,7 +92,7 @@ func showDoctor(c *console, f doctorFlags, run runner) (int, error) {
 		return status, c.document(x)
 	}
 	c.text(doctorText(x, runs))
-	return status, c.out.failed()
+	return status, c.closed()
 }
 
 // doctorText is the examination for people.

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"nsbox/exporter"
 	"nsbox/launcher"
 	"nsbox/launcher/attest"
 	"nsbox/launcher/policy"
@@ -37,21 +38,24 @@ func execute(args []string, inv *invocation, c *console, run runner) int {
 	finishOut()
 	finishErr()
 	stop()
+	// The launcher was told that every byte was taken, so that a reader that went away ends nothing.
+	res.Untrusted.Stdout.LiveLost = res.Untrusted.Stdout.LiveLost || out.failed() != nil
 	cancel(nil)
 
 	if res.Version == "" {
 		res.Version = version
 	}
-	return report(res, c, outputs{file: req.ResultFile, json: inv.Exec.JSON, quiet: inv.Exec.Quiet, policy: req.PolicyArg, limits: req.Limits})
+	return report(res, c, outputs{file: req.ResultFile, json: inv.Exec.JSON, quiet: inv.Exec.Quiet, deliver: req.Deliver != "", policy: req.PolicyArg, limits: req.Limits})
 }
 
 // outputs says where a result goes.
 type outputs struct {
-	file   string // --result
-	json   bool
-	quiet  bool
-	policy string // whose faults to list if the policy was refused
-	limits []string
+	file    string // --result
+	json    bool
+	quiet   bool
+	deliver bool   // --deliver was given
+	policy  string // whose faults to list if the policy was refused
+	limits  []string
 }
 
 // report publishes and prints a result, and returns the exit status.
@@ -61,10 +65,10 @@ func report(res launcher.Result, c *console, o outputs) int {
 	}
 	if o.json {
 		if err := c.document(res); err != nil {
-			res = failed(res, reason.Wrap(reason.OutputClosed, "standard output", "the JSON result could not be written", "use --result FILE as well", err))
+			res = failed(res, reason.Wrap(reason.OutputClosed, "standard output", "the JSON result could not be written", "use --result FILE as well", c.out.failed()))
 		}
-	} else if !o.quiet && res.Attempt != "" {
-		c.summary(res)
+	} else {
+		c.tell(res, o)
 	}
 	if res.Reason != nil {
 		var source string
@@ -73,6 +77,9 @@ func report(res launcher.Result, c *console, o outputs) int {
 			source, list = o.faults()
 		}
 		c.refusal(*res.Reason, source, list)
+		if neverStarted(res) && res.Attempt != "" && !o.json && !o.quiet {
+			c.note("the program was not started; attempt %s", res.Attempt)
+		}
 	}
 	return res.ExitStatus
 }
@@ -85,7 +92,7 @@ func (o outputs) faults() (source string, list policy.Faults) {
 		return o.policy, faultsOf(err)
 	}
 	_, err = p.Tighten(o.limits)
-	return "--limit", faultsOf(err)
+	return "", faultsOf(err) // each names --limit itself
 }
 
 func publishResult(res launcher.Result, path string) error {
@@ -149,23 +156,27 @@ func refusal(r launcher.Reason) launcher.Result {
 		Delivery: launcher.DeliveryResult{Outcome: launcher.DeliveryNoArtifact},
 		Reason:   &r, ExitStatus: launcher.ExitRefused,
 		Degraded: []launcher.Degradation{}, Digests: launcher.Digests{Inputs: []launcher.InputDigest{}},
-		DurationsMS: map[string]float64{}, Attestation: []attest.Row{},
+		DurationsMS: map[string]float64{}, Attestation: []attest.Row{}, Untrusted: launcher.Untrusted{Findings: []exporter.Finding{}},
 	}
 }
 
-// watchSignals cancels the run at the first of SIGHUP, SIGINT and SIGTERM and
-// absorbs the rest: a second Ctrl-C must not leave a box behind. A signal that
-// was ignored when nsbox started (nohup, a background job) stays ignored. A
-// closed pipe must not end the run either, so SIGPIPE becomes a write error.
+// watchSignals cancels the run at the first of SIGHUP, SIGINT, SIGQUIT and
+// SIGTERM and absorbs the rest: a second Ctrl-C must not leave a box behind. A
+// signal that was ignored when nsbox started (nohup, a background job) stays
+// ignored. A closed pipe must not end the run either, so SIGPIPE becomes a write
+// error. Nor may the terminal stop nsbox: a stopped launcher holds no limit.
 func watchSignals(cancel context.CancelCauseFunc, c *console, quiet bool) (stop func()) {
 	caught := make(chan os.Signal, 8)
-	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
 		if !signal.Ignored(s) {
 			signal.Notify(caught, s)
 		}
 	}
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
+	// Ignored and not caught: a caught SIGTTOU would make the write start over for ever.
+	stops := []os.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
+	signal.Ignore(stops...)
 	done := make(chan struct{})
 	ended := make(chan struct{})
 	go func() {
@@ -190,6 +201,7 @@ func watchSignals(cancel context.CancelCauseFunc, c *console, quiet bool) (stop 
 	}()
 	return func() {
 		signal.Stop(caught)
+		signal.Reset(stops...)
 		close(done)
 		<-ended
 	}

@@ -88,7 +88,7 @@ func checkExport(c *console, f exportCheckFlags) int {
 		err = errors.Join(err, c.document(doc))
 	} else if err == nil {
 		c.text(doc.lines())
-		err = c.out.failed()
+		err = c.closed()
 	}
 	switch {
 	case err != nil:
@@ -130,7 +130,7 @@ func (d exportReport) lines() string {
 	for _, f := range d.Files {
 		fmt.Fprintf(&b, "  %s: %s, %s", visible(f.Name), f.Type, count(f.Bytes, "byte"))
 		if f.Rows > 0 {
-			fmt.Fprintf(&b, ", %s", count(f.Rows, "row"))
+			fmt.Fprintf(&b, ", %s", rows(f.Rows))
 		}
 		fmt.Fprintf(&b, ", %s\n", f.SHA256)
 	}

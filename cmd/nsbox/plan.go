@@ -70,12 +70,12 @@ func showPlan(c *console, f planFlags) (int, error) {
 		err = c.document(d)
 	} else {
 		c.text(planText(d))
-		err = c.out.failed()
+		err = c.closed()
 	}
 	if d.Verdict != launcher.VerdictRun || err != nil {
 		if d.Policy.ID == "" && !f.JSON {
-			if _, list := (outputs{policy: f.Policy, limits: f.Limit}).faults(); len(list) > 0 {
-				c.faults(f.Policy, list)
+			if source, list := (outputs{policy: f.Policy, limits: f.Limit}).faults(); len(list) > 1 {
+				c.faults(source, list)
 			}
 		}
 		return launcher.ExitRefused, err
@@ -144,7 +144,7 @@ func planText(d *launcher.Decision) string {
 	}
 	fmt.Fprintf(&b, "\n%s\n", d.Verdict)
 	for _, r := range d.Reasons {
-		text := strings.Trim(r.What+": "+r.Why, ": ")
+		text := strings.ReplaceAll(strings.Trim(r.What+": "+r.Why, ": "), "\n", "; ")
 		for i, line := range wrap(visible(fmt.Sprintf("%s (reason %s)", text, r.ID)), helpWidth-4) {
 			fmt.Fprintf(&b, "%s%s\n", []string{"  ", "    "}[min(i, 1)], line)
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
 
 	"nsbox/launcher/reason"
 )
@@ -31,6 +32,9 @@ func publishable(id reason.ID, path string) error {
 	parent := filepath.Dir(path)
 	if info, err := os.Stat(parent); err != nil || !info.IsDir() {
 		return reason.New(id, path, parent+" is not an existing directory", "create it: mkdir -p "+parent)
+	}
+	if err := unix.Access(parent, unix.W_OK|unix.X_OK); err != nil {
+		return reason.Wrap(id, path, "cannot be written: "+parent+" is not writable for you", "name a file in a directory you may write to", err)
 	}
 	info, err := os.Lstat(path)
 	switch {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/term"
 
@@ -32,6 +33,7 @@ type stream struct {
 	to       io.Writer
 	terminal bool
 	broken   error
+	midLine  *atomic.Bool // shared by the streams of one terminal; nil elsewhere
 }
 
 func (s *stream) Write(p []byte) (int, error) {
@@ -39,6 +41,9 @@ func (s *stream) Write(p []byte) (int, error) {
 	defer s.mu.Unlock()
 	if s.broken == nil {
 		_, s.broken = s.to.Write(p)
+	}
+	if s.midLine != nil && len(p) > 0 {
+		s.midLine.Store(p[len(p)-1] != '\n')
 	}
 	return len(p), nil
 }
@@ -66,6 +71,12 @@ func standardConsole() *console {
 		out: &stream{to: os.Stdout, terminal: term.IsTerminal(1)},
 		err: &stream{to: os.Stderr, terminal: term.IsTerminal(2)},
 	}
+	if c.err.terminal {
+		c.err.midLine = new(atomic.Bool)
+		if c.out.terminal {
+			c.out.midLine = c.err.midLine
+		}
+	}
 	c.colour = c.err.terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	return c
 }
@@ -87,7 +98,23 @@ func (c *console) document(v any) error {
 		return err
 	}
 	_, _ = c.out.Write(data)
-	return c.out.failed()
+	return c.closed()
+}
+
+// closed is what to report if standard output took no more.
+func (c *console) closed() error {
+	err := c.out.failed()
+	if err == nil {
+		return nil
+	}
+	return reason.Wrap(reason.OutputClosed, "standard output", "took no more", "write to a file with room, or to a reader that stays", err)
+}
+
+// freshLine ends a line that the program left open on the terminal.
+func (c *console) freshLine() {
+	if c.err.midLine != nil && c.err.midLine.Load() {
+		_, _ = io.WriteString(c.err, "\n")
+	}
 }
 
 // encode is the one JSON form of nsbox: indented, a newline at the end, safe
@@ -128,36 +155,44 @@ func (c *console) problem(r launcher.Reason) {
 	_, _ = io.WriteString(c.err, b.String())
 }
 
-// refusal prints an error and the faults it sums up, each with its place and
-// next step. The sum's own next step would repeat the first fault's.
+// refusal prints an error, and the faults it sums up where there are several.
+// The sum's own words would repeat them.
 func (c *console) refusal(r launcher.Reason, source string, list policy.Faults) {
-	if len(list) > 0 {
+	c.freshLine()
+	switch len(list) {
+	case 0:
+	case 1:
+		r = launcher.Reason{ID: list[0].ID, What: faultPlace(source, list[0]), Why: list[0].What, Next: list[0].Next}
+	default:
 		c.faults(source, list)
-		r.Next = ""
+		r.Why, r.Next = count(int64(len(list)), "fault"), ""
 	}
 	c.problem(r)
+}
+
+// faultPlace is where a fault is: source, line and key, as far as there are any.
+func faultPlace(source string, f policy.Fault) string {
+	var parts []string
+	if source != "" && f.Line > 0 {
+		source = fmt.Sprintf("%s:%d", source, f.Line)
+	}
+	for _, p := range []string{source, f.Path} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	return strings.Join(parts, ": ")
 }
 
 func (c *console) faults(source string, list policy.Faults) {
 	var b strings.Builder
 	for _, f := range list {
-		place := source
-		if f.Line > 0 {
-			place = fmt.Sprintf("%s:%d", source, f.Line)
-		}
-		fmt.Fprintf(&b, "%s: %s (reason %s)\n", visible(place), visible(strings.TrimPrefix(f.Path+": "+f.What, ": ")), f.ID)
+		fmt.Fprintf(&b, "%s (reason %s)\n", visible(faultPlace(source, f)+": "+f.What), f.ID)
 		if f.Next != "" {
 			fmt.Fprintf(&b, "    next: %s\n", visible(f.Next))
 		}
 	}
 	_, _ = io.WriteString(c.err, b.String())
-}
-
-// summary prints what a person wants to know after a run, on standard error.
-func (c *console) summary(r launcher.Result) {
-	for _, line := range summaryLines(r) {
-		c.note("%s", line)
-	}
 }
 
 // reasonOf makes any error one that has an id.

@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"nsbox/exporter"
 	"nsbox/launcher"
@@ -12,20 +15,16 @@ import (
 // summaryLines tells a result in two to six lines, in a fixed order: outcome,
 // artifact, cut streams, leftovers, degraded dimensions, time.
 func summaryLines(r launcher.Result) []string {
+	artifact := r.Artifact.Outcome
+	if artifact == launcher.ArtifactNotExported {
+		artifact += " (the program did not exit 0)"
+	}
 	lines := []string{fmt.Sprintf("workload %s, artifact %s, cleanup %s, delivery %s, exit status %d",
-		workloadWords(r.Workload), r.Artifact.Outcome, r.Cleanup.Outcome, r.Delivery.Outcome, r.ExitStatus)}
-	switch a := r.Artifact; {
-	case r.Delivery.Outcome == launcher.Delivered:
-		lines = append(lines, fmt.Sprintf("%s: %s, %s, %s", r.Delivery.Path, count(a.Rows, "row"), count(a.Bytes, "byte"), a.SHA256))
-	case len(a.Reasons) > 0:
-		lines = append(lines, "artifact refused: "+strings.Join(a.Reasons, ", "))
-		for i, f := range r.Untrusted.Findings {
-			if i == 3 {
-				lines = append(lines, fmt.Sprintf("  and %d more in the result", len(r.Untrusted.Findings)-i+r.Untrusted.Omitted))
-				break
-			}
-			lines = append(lines, fmt.Sprintf("  %s: %s", f.Name, exporter.Explain(f.Code)))
-		}
+		workloadWords(r.Workload), artifact, r.Cleanup.Outcome, r.Delivery.Outcome, r.ExitStatus)}
+	if r.Delivery.Outcome == launcher.Delivered {
+		lines = append(lines, fmt.Sprintf("%s: %s, %s, %s", r.Delivery.Path, rows(r.Artifact.Rows), count(r.Artifact.Bytes, "byte"), r.Artifact.SHA256))
+	} else {
+		lines = append(lines, refusedArtifact(r)...)
 	}
 	var cut []string
 	for _, s := range []struct {
@@ -52,18 +51,41 @@ func summaryLines(r launcher.Result) []string {
 	return append(lines, timeLine(r))
 }
 
+// refusedArtifact says why the exporter let nothing leave, empty if it did not say so.
+func refusedArtifact(r launcher.Result) []string {
+	if len(r.Artifact.Reasons) == 0 {
+		return nil
+	}
+	lines := []string{"artifact refused: " + strings.Join(r.Artifact.Reasons, ", ")}
+	for i, f := range r.Untrusted.Findings {
+		if i == 3 {
+			return append(lines, fmt.Sprintf("  and %d more in the result", len(r.Untrusted.Findings)-i+r.Untrusted.Omitted))
+		}
+		lines = append(lines, fmt.Sprintf("  %s: %s", f.Name, exporter.Explain(f.Code)))
+	}
+	return lines
+}
+
 func workloadWords(w launcher.WorkloadResult) string {
 	text := w.Outcome
 	switch {
 	case w.ExitCode != nil:
 		text += fmt.Sprintf(" %d", *w.ExitCode)
 	case w.Signal != nil:
-		text += fmt.Sprintf(" by signal %d", *w.Signal)
+		text += " by signal " + signalWords(*w.Signal)
 	}
 	if w.Detail != "" {
 		text += " (" + w.Detail + ")"
 	}
 	return text
+}
+
+// signalWords is a signal's number, and its name if it has one.
+func signalWords(n int) string {
+	if name := unix.SignalName(syscall.Signal(n)); name != "" {
+		return fmt.Sprintf("%d (%s)", n, name)
+	}
+	return fmt.Sprint(n)
 }
 
 func timeLine(r launcher.Result) string {
@@ -85,6 +107,9 @@ func millis(ms float64) string {
 	}
 	return d.Round(10 * time.Millisecond).String()
 }
+
+// rows says how many rows, and that the number is not one of data rows only.
+func rows(n int64) string { return count(n, "row") + " (a header counts)" }
 
 func count(n int64, unit string) string {
 	if n == 1 {

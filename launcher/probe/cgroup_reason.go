@@ -3,12 +3,17 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 
 	"nsbox/cgroupv2"
 	"nsbox/launcher/reason"
 )
+
+// probePrefix begins the name of a group that cgroupv2 makes and removes to see
+// whether it can.
+const probePrefix = "nsbox-probe-"
 
 const (
 	noV2Next     = "sudo mount -t cgroup2 cgroup2 on a directory, or boot with systemd.unified_cgroup_hierarchy=1"
@@ -69,12 +74,38 @@ func CgroupReason(err error) *reason.Error {
 			}
 		}
 		what := e.Path
+		if strings.HasPrefix(path.Base(what), probePrefix) {
+			what = path.Dir(what) // the group was only tried; nobody knows its name
+		}
 		if e.Controller != "" {
 			what = "cgroup controller " + e.Controller
 		}
-		return reason.Wrap(r.id, what, r.why, next, err)
+		return reason.Wrap(r.id, what, r.why, next, answered{e, err})
 	}
 	return reason.Wrap(reason.CgroupFailed, e.Path, "the kernel refuses it", "report the message; it has no known cause", err)
+}
+
+// answered shows of a cgroup error what a reason's own words do not: what was
+// tried and the kernel's answer, without kind and path.
+type answered struct {
+	e   *cgroupv2.Error
+	all error
+}
+
+func (a answered) Unwrap() error { return a.all }
+
+func (a answered) Error() string {
+	s := strings.TrimSuffix(a.e.Op, " of")
+	if len(a.e.PIDs) > 0 {
+		s += " " + fmt.Sprint(a.e.PIDs)
+	}
+	if a.e.Wanted != "" {
+		s += fmt.Sprintf(" wanted %q, shown %q", a.e.Wanted, a.e.Shown)
+	}
+	if a.e.Err != nil {
+		s += ": " + a.e.Err.Error()
+	}
+	return s
 }
 
 // emptyIt is the command that makes room for controllers. A process that the

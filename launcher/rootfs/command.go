@@ -41,8 +41,28 @@ func lookup(cmd string, searchPath []string) (string, error) {
 	if first != nil {
 		return "", first
 	}
-	return "", reason.New(reason.ProgramNotFound, cmd, "is in none of "+strings.Join(searchPath, ", "),
-		"install it, or give its absolute path; the caller's PATH is not used")
+	next := "install it, or give its absolute path; the caller's PATH is not used"
+	if near := similar(cmd, searchPath); near != "" {
+		next = "did you mean " + near + "? Otherwise " + next
+	}
+	return "", reason.New(reason.ProgramNotFound, cmd, "is in none of "+strings.Join(searchPath, ", "), next)
+}
+
+// similar is a program that is there and that cmd may have meant: the same name
+// with a 3, as python has on Debian, or with two neighbouring letters swapped.
+func similar(cmd string, searchPath []string) string {
+	names := []string{cmd + "3"}
+	for i := 1; i < len(cmd) && len(cmd) <= maxName; i++ {
+		names = append(names, cmd[:i-1]+string(cmd[i])+string(cmd[i-1])+cmd[i+1:])
+	}
+	for _, name := range names {
+		for _, dir := range searchPath {
+			if name != cmd && runnableFile(path.Join(dir, name)) == nil {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 func runnableFile(p string) error {

@@ -120,6 +120,9 @@ func openSource(dir int, name, host string, nofollow int) (*source, error) {
 		flags = unix.AT_SYMLINK_NOFOLLOW
 	}
 	if err := retry(func() error { return unix.Fstatat(dir, name, &src.stat, flags) }); err != nil {
+		if dir == unix.AT_FDCWD && (err == unix.ENOENT || err == unix.ENOTDIR) {
+			return nil, reason.Wrap(reason.InputMissing, quote(host), "does not exist", missingNext, err)
+		}
 		return nil, sourceError(host, err)
 	}
 	if err := kindAllowed(host, src.stat.Mode); err != nil {
@@ -187,6 +190,9 @@ func (s *stager) claim(rel, name, host string) (string, error) {
 	}
 	full := path.Join(rel, name)
 	if other, taken := s.claims[full]; taken {
+		if other == host {
+			return "", reason.New(reason.InputCollision, "/in/"+full, quote(host)+" is given twice", "name it once, or give one of them another name with --in PATH:NAME")
+		}
 		return "", reason.New(reason.InputCollision, "/in/"+full, "both "+quote(other)+" and "+quote(host)+" would appear there",
 			"give one of them another name with --in PATH:NAME")
 	}

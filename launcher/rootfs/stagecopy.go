@@ -98,10 +98,12 @@ func inputChanged(host string) error {
 		"run again when nothing writes to it, or give a finished copy")
 }
 
+const missingNext = "check the path given to --in"
+
 func sourceError(host string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ESTALE):
-		return reason.Wrap(reason.InputMissing, quote(host), "does not exist, or vanished while the inputs were copied", "check the path given to --in", err)
+		return reason.Wrap(reason.InputMissing, quote(host), "vanished while the inputs were copied", "run again when nothing is removed there", err)
 	case errors.Is(err, unix.ELOOP):
 		return kindAllowed(host, unix.S_IFLNK)
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):

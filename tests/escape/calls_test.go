@@ -33,7 +33,7 @@ func TestScheduling(t *testing.T) {
 		j := job("calls.py", "scheduling")
 		j.Shell = `for l in rtprio=50:50 nice=40:40; do prlimit --pid $$ --$l 2>/dev/null; done; exec "$@"`
 		want := with(all("real_time round_robin deadline", "EPERM"), all("nicer", "EPERM", "EACCES"), all("more_tasks more_memory_locked", "ValueError"), all("control", "ok"))
-		wantReport(t, s.Run(j).WantOK().Report(), want)
+		wantReport(t, reportOf(t, s.Run(j).WantOK()), want)
 		if host := s.OnHost(harness.Job{Shell: j.Shell, Code: "import os\nos.nice(-1)\n"}); host.Status != 0 {
 			t.Logf("this caller cannot raise its priority on the host either: the refusal of it shows nothing")
 		}

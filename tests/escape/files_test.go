@@ -98,7 +98,7 @@ func TestMagicLinks(t *testing.T) {
 		run := s.Run(job("files.py", "magic_links", target)).WantOK()
 		ways := "own_root thread_root own_cwd opened_root"
 		is := strings.ReplaceAll(ways, " ", "_is ") + "_is"
-		wantReport(t, run.Report(), with(all(ways, "ENOENT"), all(is, "True"), all("control", "ok")))
+		wantReport(t, reportOf(t, run), with(all(ways, "ENOENT"), all(is, "True"), all("control", "ok")))
 		host := s.OnHost(harness.Job{Argv: []string{"/bin/cat", "/proc/self/root/../../.." + target}})
 		if string(host.Stdout) != canary {
 			t.Errorf("control: on the host the same path reads %q: %s", host.Stdout, host.Stderr)

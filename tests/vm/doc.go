@@ -3,9 +3,9 @@
 //
 // run.sh boots a guest, runs a payload in it and brings the results out; the
 // tests here make the payloads, boot and judge. There are two guests. The quick
-// one is busybox with a suite's own libc and python3 on a tmpfs, under that
-// suite's kernel, 6.1 or 6.12: a unified hierarchy with a subtree delegated to
-// uid 1000, no newuidmap, seconds to boot. The systemd one is a trixie root with
+// one is busybox with a suite's own libc, python3 and newuidmap on a tmpfs, under
+// that suite's kernel, 6.1 or 6.12: a unified hierarchy with a subtree delegated
+// to uid 1000, who has subordinate ids, seconds to boot. The systemd one is a trixie root with
 // a user session for u, subordinate ids, and the whole delegation or the
 // distribution's own.
 //
@@ -23,6 +23,11 @@
 // statuses; a run without it has failed, whatever else came out. Emulation
 // makes the guest five to ten times slower than the machine, so nothing here
 // judges by time.
+//
+// What a guest is for: the main job with every limit held by the kernel, for an
+// ordinary user; the refusals, each forced alone by root with the same job as
+// control; and whole packages' tests, of which tests/limits is the longest. The
+// budgets of the wall are longer there than the preset's, no other number is.
 //
 // The tests run only where NSBOX_VM=1 says so; `make test-vm` and `make test` do.
 package vm

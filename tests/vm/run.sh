@@ -5,8 +5,8 @@
 #          [--kernel 6.1|6.12] [--delegate all|default] [--timeout SECONDS] [--memory MIB] [--append KERNEL_WORDS]
 #   run.sh prepare [--kernel 6.1|6.12]     only make what the guests are started from
 #
-# quick    busybox and the kernel's own suite of libc and python3 on a tmpfs,
-#          cgroup v2 with a subtree delegated to uid 1000; no newuidmap
+# quick    busybox and the kernel's own suite of libc, python3 and newuidmap on a
+#          tmpfs, cgroup v2 with a subtree delegated to uid 1000
 # systemd  trixie with systemd, user u (1000) with a session and subordinate ids;
 #          --delegate default leaves the distribution's delegation as it is
 #
@@ -14,6 +14,8 @@
 # the payload in /payload and leave results in /out, which comes back as
 # OUT/results with run.log, root.log and dmesg beside them. In the guest,
 # "as-user COMMAND…" gives root a command as uid 1000.
+#
+# OUT/console shows while it runs how far it is.
 #
 # Exit status: that of root.sh if not 0, then that of run.sh; 99 if the guest
 # did not say how it ended, for whatever reason.
