@@ -59,9 +59,9 @@ type File struct {
 // and empty if the finding is not about one entry; Detail is one line of ASCII
 // and carries no content.
 type Finding struct {
-	Code   string `json:"code"`
-	Name   string `json:"name"`
-	Detail string `json:"detail"`
+	Code   string `json:"code"`   // an artifact reason code
+	Name   string `json:"name"`   // of the entry in /out
+	Detail string `json:"detail"` // where or how much, without content
 }
 
 // Codes returns the codes of all listed findings, each once, in order.

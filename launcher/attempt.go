@@ -109,6 +109,7 @@ func (s *state) attempt(id string) (*attempt, error) {
 	}
 	j, err := journal.Create(a.dir + "/journal")
 	if err != nil {
+		os.Remove(a.dir) // nothing else could find it
 		return nil, reason.Wrap(reason.JournalWrite, a.dir+"/journal", "cannot be created, and nothing is done that is not journaled first", "free space in the state directory", err)
 	}
 	a.journal = j

@@ -3,11 +3,13 @@ package launcher
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -87,7 +89,7 @@ func Attempts(stateDir string) ([]AttemptInfo, error) {
 
 // Attempt looks at one attempt. result is its result.json, nil if there is none.
 func Attempt(stateDir, id string) (info AttemptInfo, result json.RawMessage, err error) {
-	s, err := s0(stateDir, id)
+	s, id, err := s0(stateDir, id)
 	if err != nil {
 		return info, nil, err
 	}
@@ -100,7 +102,7 @@ func Attempt(stateDir, id string) (info AttemptInfo, result json.RawMessage, err
 
 // AttemptLog opens the kept bytes of one stream of an attempt.
 func AttemptLog(stateDir, id string, stderr bool) (io.ReadCloser, error) {
-	s, err := s0(stateDir, id)
+	s, id, err := s0(stateDir, id)
 	if err != nil {
 		return nil, err
 	}
@@ -118,20 +120,51 @@ func AttemptLog(stateDir, id string, stderr bool) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// s0 opens the state directory for one attempt that must be there.
-func s0(stateDir, id string) (*state, error) {
-	unknown := reason.New(reason.AttemptUnknown, "attempt "+id, "is not recorded in this state directory", "nsbox attempts lists those that are")
-	if !validID(id) {
-		return nil, unknown
+// s0 opens the state directory for one attempt that must be there, named by its
+// id or by a beginning that no other has.
+func s0(stateDir, given string) (s *state, id string, err error) {
+	refused := func(why string) (*state, string, error) {
+		return nil, "", reason.New(reason.AttemptUnknown, "attempt "+given, why, "nsbox attempts lists those that are")
 	}
-	s, err := existingState(stateDir)
+	const unknown = "is not recorded in this state directory"
+	if s, err = existingState(stateDir); err != nil {
+		return nil, "", err
+	}
+	if s == nil || given == "" {
+		return refused(unknown)
+	}
+	if validID(given) {
+		if missing(s.path(given)) {
+			return refused(unknown)
+		}
+		return s, given, nil
+	}
+	ids, err := s.attemptIDs()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if s == nil || missing(s.path(id)) {
-		return nil, unknown
+	ids = slices.DeleteFunc(ids, func(id string) bool { return !strings.HasPrefix(id, given) })
+	switch len(ids) {
+	case 0:
+		return refused(unknown)
+	case 1:
+		return s, ids[0], nil
 	}
-	return s, nil
+	return refused(fmt.Sprintf("is the beginning of %d ids in this state directory", len(ids)))
+}
+
+// Orphans names the attempts whose launcher died and that no command has closed
+// yet. A state directory that cannot be read names none; a run in it says why.
+func Orphans(stateDir string) []string {
+	s, err := existingState(stateDir)
+	if s == nil || err != nil {
+		return nil
+	}
+	ids, err := s.openMarks()
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(ids, func(id string) bool { return isLocked(s.open() + "/" + id) })
 }
 
 const maxResult = 64 << 20

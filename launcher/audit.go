@@ -137,8 +137,11 @@ func (s *state) openAudit() (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil && err != unix.EINTR {
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 			f.Close()
+			if err == unix.EINTR { // the Go runtime's own signals do that
+				continue
+			}
 			return nil, err
 		}
 		var st unix.Stat_t

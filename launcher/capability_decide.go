@@ -10,6 +10,7 @@ import (
 	"nsbox/launcher/policy"
 	"nsbox/launcher/probe"
 	"nsbox/launcher/reason"
+	"nsbox/launcher/rootfs"
 	"nsbox/nsexec"
 	"nsbox/seccompgen"
 )
@@ -84,7 +85,24 @@ func Consider(b Backend, req Request, destinations []endpoint.Endpoint) *Decisio
 		return d.refuse(err)
 	}
 	f, factsErr := b.survey(req, p)
-	return decide(b, req, p, src, f, factsErr, destinations)
+	d = decide(b, req, p, src, f, factsErr, destinations)
+	if _, real := b.(namespaces); real {
+		if err := checkInputs(req, p); err != nil {
+			d.refuse(err)
+			d.Verdict, d.Digest, d.Plan = VerdictRefuse, "", nil
+		}
+	}
+	return d
+}
+
+// checkInputs finds what staging would refuse. The plan does not cover it: the
+// files may change before exec copies them.
+func checkInputs(req Request, p *policy.Policy) error {
+	var in []rootfs.Input
+	for _, i := range req.Inputs {
+		in = append(in, rootfs.Input{Path: i.Path, Name: i.Name})
+	}
+	return rootfs.Check(in, p.Limits().Input)
 }
 
 func newDecision(b Backend, src policy.Source) *Decision {
@@ -277,7 +295,7 @@ func probed(name string, f Facts, surveyed bool) string {
 		}
 		return "landlock_create_ruleset answers " + h.LandlockErrno
 	case "system-calls":
-		return fmt.Sprintf("mode %d now; effect probed before \"go\"", h.SeccompMode)
+		return fmt.Sprintf("nsbox itself is under seccomp mode %d; the effect is tried before \"go\"", h.SeccompMode)
 	case "memory", "cpu-rate", "cpu-total":
 		switch {
 		case f.Cgroup && len(h.CgroupV2.V1Controllers) > 0:

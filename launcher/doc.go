@@ -3,7 +3,8 @@
 //
 // # The story
 //
-// Run (run.go) is the whole of it, phase by phase:
+// Run (run.go) is the whole of it, phase by phase; setup.go has what comes
+// before "go", conclude.go what comes after the end:
 //
 //	decide     policy, host facts → Plan          nothing exists yet; a refusal leaves no trace
 //	set up     journal, job cgroup, staged /in, box   each intent journaled before its effect

@@ -119,7 +119,8 @@ func MakeRuns(ctx context.Context, req DoctorRequest, run Runner) ([]TestRun, er
 	}
 	var out []TestRun
 	for _, c := range runCases() {
-		if err := os.RemoveAll(site + "/delivered"); err == nil {
+		err := os.RemoveAll(site + "/delivered")
+		if err == nil {
 			err = os.Mkdir(site+"/delivered", 0o700)
 		}
 		if err != nil {

@@ -75,10 +75,24 @@ wait:
 			gone = true
 			break wait
 		case <-wall.C:
-			e.outcome = TimeoutWall
+			// Ready together with the end, the end came first: a program that was
+			// done in time is never told as stopped.
+			select {
+			case exit = <-m.box.Done():
+				gone = true
+			default:
+				e.outcome = TimeoutWall
+			}
 			break wait
 		case <-attempt.C:
-			e.outcome = TimeoutAttempt
+			// Ready together with the end, the end came first: a program that was
+			// done in time is never told as stopped.
+			select {
+			case exit = <-m.box.Done():
+				gone = true
+			default:
+				e.outcome = TimeoutAttempt
+			}
 			break wait
 		case name := <-m.output:
 			e.outcome = LimitExceededOutput

@@ -5,13 +5,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"nsbox/cgroupv2"
 	"path"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"nsbox/cgroupv2"
 	"nsbox/exporter"
 	"nsbox/launcher/policy"
 	"nsbox/launcher/probe"
@@ -85,7 +85,7 @@ func maskedProc() []string {
 	return strings.Fields(`keys key-users kallsyms kcore timer_list sysrq-trigger kpagecount kpageflags kpagecgroup
 		sched_debug schedstat config.gz cmdline partitions diskstats iomem ioports interrupts softirqs locks crypto
 		misc consoles zoneinfo buddyinfo pagetypeinfo slabinfo vmallocinfo vmstat modules swaps mdstat fb dma
-		latency_stats`)
+		latency_stats sys/kernel/random/boot_id`)
 }
 
 // maskedProcDirs are covered by an empty directory each.

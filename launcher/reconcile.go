@@ -48,7 +48,7 @@ func Reconcile(ctx context.Context, req ReconcileRequest) ([]Reconciliation, err
 		return nil, err
 	}
 	if req.ID != "" {
-		if s, err = s0(req.StateDir, req.ID); err != nil {
+		if s, req.ID, err = s0(req.StateDir, req.ID); err != nil {
 			return nil, err
 		}
 	}

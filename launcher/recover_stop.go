@@ -78,7 +78,7 @@ func (p *prover) prove(ctx context.Context, r *remains) (by string, err error) {
 	case r.intact && !r.state.Has(journal.BoxIntent):
 		return "no box was started", nil
 	case r.intact && r.state.Has(journal.StopProved) && (!r.state.Has(journal.ExporterIntent) || r.state.Has(journal.ExporterStopped)):
-		return "recorded before the launcher ended", nil
+		return "recorded earlier", nil
 	}
 	var shown []string
 	inGroup := r.state.Has(journal.CgroupIntent) || !r.intact && r.marker.Cgroup != ""

@@ -9,8 +9,11 @@ import (
 	"go/token"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
+
+	"nsbox/exporter"
 )
 
 var update = flag.Bool("update", false, "rewrite generated files")
@@ -35,15 +38,19 @@ func TestResultDocIsCurrent(t *testing.T) {
 
 func resultDoc(t *testing.T) []byte {
 	t.Helper()
-	comments := map[string]string{} // Type or Type.Field -> comment
+	comments := map[string]string{}   // Type or Type.Field -> comment
+	words := map[string][][2]string{} // heading -> word, meaning
 	fset := token.NewFileSet()
-	for _, name := range []string{"result.go", "attest/attest.go"} {
+	for _, name := range []string{"result.go", "attest/attest.go", "../exporter/report.go"} {
 		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, d := range f.Decls {
 			g, ok := d.(*ast.GenDecl)
+			if ok && g.Tok == token.CONST {
+				collectWords(g, words)
+			}
 			if !ok || g.Tok != token.TYPE {
 				continue
 			}
@@ -80,6 +87,9 @@ func resultDoc(t *testing.T) []byte {
 			f := typ.Field(i)
 			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key, strings.NewReplacer("launcher.", "", "*", "nullable ").Replace(f.Type.String()), strings.ReplaceAll(comments[typ.Name()+"."+f.Name], "|", `\|`))
+			if comments[typ.Name()+"."+f.Name] == "" {
+				t.Errorf("%s.%s has no comment", typ.Name(), f.Name)
+			}
 			next = append(next, f.Type)
 		}
 		for _, n := range next {
@@ -87,7 +97,43 @@ func resultDoc(t *testing.T) []byte {
 		}
 	}
 	walk(reflect.TypeFor[Result]())
+	for _, code := range exporter.Codes() {
+		words["Artifact reason codes"] = append(words["Artifact reason codes"], [2]string{code, exporter.Explain(code)})
+	}
+	for _, heading := range []string{"Workload outcomes", "Artifact outcomes", "Cleanup outcomes", "Delivery outcomes", "Grade", "Status", "Artifact reason codes"} {
+		if len(words[heading]) == 0 {
+			t.Errorf("no words for %q", heading)
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n| word | meaning |\n|---|---|\n", heading)
+		for _, w := range words[heading] {
+			if w[1] == "" {
+				t.Errorf("%s: %s has no meaning", heading, w[0])
+			}
+			fmt.Fprintf(&b, "| `%s` | %s |\n", w[0], strings.ReplaceAll(w[1], "|", `\|`))
+		}
+	}
 	return b.Bytes()
+}
+
+// collectWords keeps the constants of a group with its first sentence, or, where
+// they have a type of their own, with that type, as heading.
+func collectWords(g *ast.GenDecl, words map[string][][2]string) {
+	heading, _, _ := strings.Cut(oneLine(g.Doc.Text()), ".")
+	for _, s := range g.Specs {
+		v := s.(*ast.ValueSpec)
+		h := heading
+		if id, ok := v.Type.(*ast.Ident); ok {
+			h = id.Name
+		}
+		if h == "" || len(v.Values) != 1 {
+			continue
+		}
+		if lit, ok := v.Values[0].(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			word, _ := strconv.Unquote(lit.Value)
+			meaning := strings.TrimSuffix(strings.TrimPrefix(oneLine(v.Doc.Text()+v.Comment.Text()), v.Names[0].Name+": "), ".")
+			words[h] = append(words[h], [2]string{word, meaning})
+		}
+	}
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -34,9 +34,9 @@ func Run(ctx context.Context, req Request, s Streams) Result {
 	}
 	r.res.ExitStatus = ExitStatus(r.res, req.Deliver != "", r.cancel)
 	r.auditEnd()
+	r.phase("total", r.start)
 	r.keepResult()
 	r.closeMark()
-	r.phase("total", r.start)
 	return r.res
 }
 
@@ -135,6 +135,7 @@ func (r *run) whole(ctx context.Context) {
 	}
 	r.att.observe = r.req.Observe
 	r.res.Attempt = id
+	r.res.Cleanup.Outcome = CleanupQuarantined // until the finalizer has earned the other word
 	box, err := r.setUp(ctx)
 	if err != nil {
 		r.fail(ctx, err)

@@ -2,6 +2,7 @@ package nsexec
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -76,6 +77,11 @@ func TestEveryStepLeftOut(t *testing.T) {
 	for i, s := range steps {
 		if !long() && !representative(&Program{Steps: steps}, i) {
 			continue
+		}
+		if mask, ok := strings.CutPrefix(s.Name, "open:"); ok && slices.Contains(spec.MaskProc, mask) {
+			if _, err := os.Lstat("/proc/" + mask); err != nil {
+				continue // nothing to cover on this kernel: the mask is left off anyway
+			}
 		}
 		box, err := spawnAltered(spec, files, soon(t), func(p *Program) { leaveOut(p, i) })
 		switch {

@@ -64,7 +64,17 @@ may_install() {
     stop "missing: $1; this user is neither root nor allowed to use sudo" "as root: $2"
 }
 
-apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@"; }
+# What apt and dpkg say is of use only where they fail.
+apt() {
+    said=$(mktemp)
+    if as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" >"$said" 2>&1; then
+        rm -f "$said"
+        return 0
+    fi
+    cat "$said" >&2
+    rm -f "$said"
+    return 1
+}
 
 # A list that is there but empty, or old, gives no candidate: then refresh it.
 refreshed=

@@ -66,3 +66,18 @@ func (o outputs) advice(r launcher.Result) []string {
 	}
 	return lines
 }
+
+// tellOrphans says which attempts of dead launchers this run has set aside: it
+// took time for them, and they wait for the operator.
+func (c *console) tellOrphans(stateDir string, ids []string) {
+	where := ""
+	if stateDir != "" {
+		where = " --state-dir " + stateDir
+	}
+	for _, id := range ids {
+		if info, _, err := launcher.Attempt(stateDir, id); err == nil && info.State == launcher.AttemptQuarantined {
+			c.freshLine()
+			c.note("attempt %s of a launcher that died is set aside; next: nsbox reconcile %s%s", id, id, where)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -39,19 +40,19 @@ type attemptsLogsFlags struct {
 }
 
 func attemptsWording(texts map[string]words) {
-	const stateDir = "The state directory; otherwise the one below your state home."
+	const stateDir = "The state directory; otherwise " + stateDefault + "."
 	maps.Copy(texts, map[string]words{
 		"attempts":                  {"", "", "List attempts, show one, or print what its program wrote."},
 		"attempts list":             {"", "", "List every attempt, oldest first (this is `nsbox attempts`)."},
 		"attempts list --json":      {"", "", "Print one JSON document."},
 		"attempts list --state-dir": {"", "DIR", stateDir},
 		"attempts show":             {"", "", "Show one attempt."},
-		"attempts show ID":          {"", "", "The attempt's id."},
+		"attempts show ID":          {"", "", "The attempt's id, or a beginning of it that no other has."},
 		"attempts show --json":      {"", "", "Print one JSON document with the attempt's result in it."},
 		"attempts show --attest":    {"", "", "Print what the kernel showed of its box."},
 		"attempts show --state-dir": {"", "DIR", stateDir},
 		"attempts logs":             {"", "", "Print the kept standard output of an attempt's program: escaped on a terminal, exact bytes otherwise."},
-		"attempts logs ID":          {"", "", "The attempt's id."},
+		"attempts logs ID":          {"", "", "The attempt's id, or a beginning of it that no other has."},
 		"attempts logs --stderr":    {"", "", "Print its standard error instead."},
 		"attempts logs --state-dir": {"", "DIR", stateDir},
 	})
@@ -80,17 +81,31 @@ func listAttempts(c *console, f attemptsListFlags) error {
 	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ATTEMPT\tSTATE\tWORKLOAD\tARTIFACT\tCLEANUP\tDELIVERY\tAGE")
+	fmt.Fprintln(w, "AGE\tATTEMPT\tSTATE\tWORKLOAD\tRESULT")
 	for _, a := range all {
-		cleanup := a.Cleanup
-		if a.Reconciled {
-			cleanup += " (reconciled)"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.ID, a.State, dash(a.Workload), dash(a.Artifact), dash(cleanup), dash(a.Delivery), age(time.Since(a.Started)))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", age(time.Since(a.Started)), a.ID, a.State, dash(a.Workload), dash(resultWords(a)))
 	}
 	w.Flush()
 	c.text(b.String())
 	return nil
+}
+
+// resultWords is what came of an attempt in one word, and what is out of the
+// ordinary.
+func resultWords(a launcher.AttemptInfo) string {
+	words := []string{a.Artifact}
+	if a.Delivery == launcher.Delivered {
+		words[0] = a.Delivery
+	} else if a.Artifact == launcher.ArtifactAccepted {
+		words = append(words, a.Delivery)
+	}
+	if a.Cleanup != launcher.CleanupVerified && a.Cleanup != a.State {
+		words = append(words, a.Cleanup)
+	}
+	if a.Reconciled {
+		words = append(words, "reconciled")
+	}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ", ")
 }
 
 func dash(s string) string {
@@ -153,13 +168,25 @@ func showAttempt(c *console, f attemptsShowFlags) error {
 		line("ended", info.Ended.Format(time.RFC3339))
 	}
 	line("policy", strings.TrimSpace(res.Policy.ID+" "+info.Policy))
-	line("workload", info.Workload)
+	if workload := workloadWords(res.Workload); result != nil && res.Workload.Outcome == info.Workload {
+		line("workload", workload)
+		line("exit", fmt.Sprint(res.ExitStatus))
+	} else { // closed by another command than its own, or no result was kept
+		line("workload", info.Workload)
+	}
 	line("artifact", strings.TrimSpace(info.Artifact+" "+info.SHA256))
+	for _, text := range refusedArtifact(res) {
+		line("", strings.TrimSpace(text))
+	}
 	line("cleanup", info.Cleanup)
 	line("delivery", strings.TrimSpace(info.Delivery+" "+info.Path))
 	line("unfinished", strings.Join(info.Open, ", "))
 	if res.Reason != nil {
 		line("reason", strings.Join([]string{string(res.Reason.ID), res.Reason.What, res.Reason.Why}, ": "))
+		line("next", res.Reason.Next)
+	}
+	for _, d := range res.Degraded {
+		line("degraded", d.Dimension+": "+d.Instead)
 	}
 	line("note", info.Note)
 	line("directory", info.Dir)

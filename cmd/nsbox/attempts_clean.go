@@ -26,10 +26,10 @@ type gcFlags struct {
 }
 
 func cleanWording(texts map[string]words) {
-	const stateDir = "The state directory; otherwise the one below your state home."
+	const stateDir = "The state directory; otherwise " + stateDefault + "."
 	maps.Copy(texts, map[string]words{
 		"reconcile":             {"", "", "Clean up quarantined attempts and what dead launchers left."},
-		"reconcile ID":          {"", "", "One attempt."},
+		"reconcile ID":          {"", "", "One attempt, by its id or a beginning of it that no other has."},
 		"reconcile --all":       {"", "", "Every attempt that needs it; the same as naming none."},
 		"reconcile --dry-run":   {"", "", "Say what would be done, and do nothing."},
 		"reconcile --json":      {"", "", "Print one JSON document."},

@@ -29,6 +29,7 @@ func commandLine(args []string, c *console, run runner) (status int) {
 			status = crash(args, c, reason.New(reason.Internal, "nsbox", fmt.Sprint(p), "report this as a fault of nsbox: "+place(debug.Stack())))
 		}
 	}()
+	args = asked(args)
 	inv, err := parse(args, helpTextsOf(), c.out)
 	if err != nil {
 		return refuse(args, c, err)
@@ -158,12 +159,23 @@ func lintPolicy(c *console, f lintFlags) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: no faults, %s\n%s\n", visible(source.Arg), count(int64(len(notes)), "note"), source.Digest)
+	folded := map[string]int64{}
 	for _, n := range notes {
+		// Status words that stand in the document itself would bury the rest.
+		if part, _, found := strings.Cut(n.Path, "["); found && !n.Warn && !f.Notes && (part == "enforcement_points" || part == "blockers") {
+			folded[part]++
+			continue
+		}
 		kind := "note"
 		if n.Warn {
 			kind = "warning"
 		}
-		fmt.Fprintf(&b, "%s: %s\n", kind, visible(strings.TrimPrefix(n.Path+": "+n.Text, ": ")))
+		for i, line := range wrap(visible(strings.TrimPrefix(n.Path+": "+n.Text, ": ")), helpWidth-len(kind)-2) {
+			fmt.Fprintf(&b, "%s%s\n", []string{kind + ": ", "    "}[min(i, 1)], line)
+		}
+	}
+	if len(folded) > 0 {
+		fmt.Fprintf(&b, "note: %s and %s of the document; --notes lists them\n", count(folded["enforcement_points"], "enforcement point"), count(folded["blockers"], "blocker"))
 	}
 	c.text(b.String())
 	return nil

@@ -102,18 +102,30 @@ func doctorText(x *launcher.Examination, runs []launcher.TestRun) string {
 	third := func(text string) string {
 		return strings.Join(wrap(visible(text), helpWidth-30), "\n"+strings.Repeat(" ", 32))
 	}
+	// What a reader can do something about first.
 	for _, f := range x.Findings {
+		if f.Answer == probe.Yes {
+			continue
+		}
+		if area == "" {
+			area = "not here"
+			fmt.Fprintf(&b, "%s\n", area)
+		}
+		fmt.Fprintf(&b, "  %-8s %s %s\n%30s%s\n", f.Answer, f.Area, f.Name, "", third(f.Shown))
+		fmt.Fprintf(&b, "%30s%s\n", "", third("needed for "+f.Serves+"; tried: "+f.How))
+		if f.Next != "" {
+			fmt.Fprintf(&b, "%30s%s\n", "", third("next: "+f.Next))
+		}
+	}
+	for _, f := range x.Findings {
+		if f.Answer != probe.Yes {
+			continue
+		}
 		if f.Area != area {
 			area = f.Area
 			fmt.Fprintf(&b, "%s\n", area)
 		}
 		fmt.Fprintf(&b, "  %-8s %-18s %s\n", f.Answer, f.Name, third(f.Shown))
-		if f.Answer != probe.Yes {
-			fmt.Fprintf(&b, "%30s%s\n", "", third("needed for "+f.Serves+"; tried: "+f.How))
-			if f.Next != "" {
-				fmt.Fprintf(&b, "%30s%s\n", "", third("next: "+f.Next))
-			}
-		}
 	}
 	if len(runs) > 0 {
 		b.WriteString("test runs\n")
@@ -125,14 +137,19 @@ func doctorText(x *launcher.Examination, runs []launcher.TestRun) string {
 		}
 		fmt.Fprintf(&b, "  %-8s %-18s %s\n%30s%s\n", word, r.Name, third(r.Want), "", third(r.Shown))
 	}
-	b.WriteString("open questions of the policy document\n")
+	if len(runs) > 0 {
+		b.WriteString("open questions of the policy document\n")
+	}
 	for _, q := range x.Blockers {
+		if len(runs) == 0 {
+			break // without evidence they cannot be answered
+		}
 		fmt.Fprintf(&b, "  %-4s %s: %s\n%30s%s\n", q.ID, q.Question, q.State, "", third(q.By))
 	}
 	if x.Ready() {
 		b.WriteString("\nboxes can be made here; `nsbox plan` says what has to be degraded for a run\n")
 	} else {
-		b.WriteString("\nno box can be made here: see the rows above that every box needs\n")
+		b.WriteString("\nno box can be made here: see the first rows, needed for every box\n")
 	}
 	return b.String()
 }

@@ -26,6 +26,7 @@ func execute(args []string, inv *invocation, c *console, run runner) int {
 		return refuse(args, c, err)
 	}
 
+	orphans := launcher.Orphans(req.StateDir)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stop := watchSignals(cancel, c, inv.Exec.Quiet)
 	out := c.out
@@ -44,6 +45,9 @@ func execute(args []string, inv *invocation, c *console, run runner) int {
 
 	if res.Version == "" {
 		res.Version = version
+	}
+	if !inv.Exec.Quiet {
+		c.tellOrphans(req.StateDir, orphans)
 	}
 	return report(res, c, outputs{file: req.ResultFile, json: inv.Exec.JSON, quiet: inv.Exec.Quiet, deliver: req.Deliver != "", policy: req.PolicyArg, limits: req.Limits})
 }
@@ -174,9 +178,9 @@ func watchSignals(cancel context.CancelCauseFunc, c *console, quiet bool) (stop 
 	}
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
-	// Ignored and not caught: a caught SIGTTOU would make the write start over for ever.
-	stops := []os.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
-	signal.Ignore(stops...)
+	// Ignored and not caught: a caught SIGTTOU would make the write start over for
+	// ever. It stays so, since nsbox has nothing left to do after the run.
+	signal.Ignore(syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
 	done := make(chan struct{})
 	ended := make(chan struct{})
 	go func() {
@@ -201,7 +205,6 @@ func watchSignals(cancel context.CancelCauseFunc, c *console, quiet bool) (stop 
 	}()
 	return func() {
 		signal.Stop(caught)
-		signal.Reset(stops...)
 		close(done)
 		<-ended
 	}

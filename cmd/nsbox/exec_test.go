@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -183,6 +184,10 @@ func TestResultFileThatFailsLateIsNoSuccess(t *testing.T) {
 	}
 }
 
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
 // failAfter is a reader that went away.
 type failAfter struct{ left int }
 
@@ -214,8 +219,24 @@ func TestClosedOutput(t *testing.T) {
 		t.Errorf("the result: status %d, %s", status, stderr.String())
 	}
 	c = &console{out: &stream{to: &failAfter{0}}, err: &stream{to: &stderr}}
-	if status := commandLine([]string{"version"}, c, run); status != 125 {
-		t.Errorf("version: status %d", status)
+	for _, args := range []string{"version", "policy lint sales-summary", "plan --policy sales-summary --backend simulated -- python3", "attempts --state-dir " + t.TempDir()} {
+		stderr.Reset()
+		c = &console{out: &stream{to: &failAfter{0}}, err: &stream{to: &stderr}}
+		if status := commandLine(strings.Fields(args), c, run); status != 125 || !strings.Contains(stderr.String(), "output_closed") {
+			t.Errorf("%s: status %d, %s", args, status, stderr.String())
+		}
+	}
+	// A full disk is said, a reader that has gone away is not news.
+	for _, full := range []bool{true, false} {
+		stderr.Reset()
+		c = &console{out: &stream{to: &failAfter{0}}, err: &stream{to: &stderr}}
+		if full {
+			c.out.to = writerFunc(func([]byte) (int, error) { return 0, syscall.ENOSPC })
+		}
+		status := commandLine([]string{"exec", "--policy", "p", "--", "x"}, c, run)
+		if status != 0 || strings.Contains(stderr.String(), "nsbox attempts logs 01ATTEMPT") != full {
+			t.Errorf("full %v: status %d, %s", full, status, stderr.String())
+		}
 	}
 }
 
@@ -234,6 +255,45 @@ func (w *watched) Write(p []byte) (int, error) {
 		}
 	}
 	return w.Buffer.Write(p)
+}
+
+// TestQuitCancelsAndTheTerminalCannotStop: SIGQUIT would print a trace and
+// leave the box to the kernel; a stopped launcher would hold no limit.
+func TestQuitCancelsAndTheTerminalCannotStop(t *testing.T) {
+	c := &console{out: &stream{to: io.Discard}, err: &stream{to: io.Discard}}
+	stops := []syscall.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}
+	run := func(ctx context.Context, _ launcher.Request, _ launcher.Streams) launcher.Result {
+		if ignored(t, syscall.SIGTERM) {
+			t.Error("the look at the kernel tells nothing")
+		}
+		for _, s := range stops {
+			if !ignored(t, s) {
+				t.Errorf("%s would stop nsbox", s)
+			}
+		}
+		_ = syscall.Kill(os.Getpid(), syscall.SIGQUIT)
+		<-ctx.Done()
+		cause, _ := context.Cause(ctx).(launcher.CancelCause)
+		r := good()
+		r.Workload = launcher.WorkloadResult{Outcome: launcher.Cancelled}
+		r.ExitStatus = launcher.ExitStatus(r, false, cause.Signal)
+		return r
+	}
+	if status := commandLine([]string{"exec", "--policy", "p", "--", "x"}, c, run); status != 131 {
+		t.Errorf("status %d", status)
+	}
+}
+
+// ignored asks the kernel; os/signal remembers what it was once told.
+func ignored(t *testing.T, s syscall.Signal) bool {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/status")
+	_, rest, found := strings.Cut(string(data), "SigIgn:")
+	mask, parseErr := strconv.ParseUint(strings.Fields(rest + " -")[0], 16, 64)
+	if err != nil || !found || parseErr != nil {
+		t.Fatal(err, parseErr)
+	}
+	return mask&(1<<(s-1)) != 0
 }
 
 func TestSignalsCancelOnceAndAreAbsorbed(t *testing.T) {
@@ -289,9 +349,18 @@ func TestPolicyFaultsAreAllListed(t *testing.T) {
 			t.Errorf("%s: status %d, %s", name, s.status, got)
 		}
 	}
+	for name, s := range map[string]*session{"lint": lint, "exec": run} {
+		if got := s.err.String(); strings.Count(got, "no_new_privs:") != 1 || strings.Contains(got, `\x0a`) || !strings.Contains(got, file+": 2 faults (reason policy_unenforceable)") {
+			t.Errorf("%s says a fault twice: %s", name, got)
+		}
+	}
 	limits := call(refused, "exec", "--policy", "sales-summary", "--limit", "wall=5h,nosuch=3", "--", "x").err.String()
 	if !strings.Contains(limits, "wall=5h") || !strings.Contains(limits, "nosuch") {
 		t.Errorf("limits: %s", limits)
+	}
+	one := call(refused, "exec", "--policy", "sales-summary", "--limit", "wal=5s", "--", "x").err.String()
+	if !strings.HasPrefix(one, `nsbox: --limit wal=5s: "wal" is no limit (reason limit_unknown)`+"\nnsbox: next: ") || strings.Count(one, "\n") != 2 {
+		t.Errorf("one fault is not one error: %s", one)
 	}
 
 	s := call(neverRuns(t), "policy", "lint", "--json", file)

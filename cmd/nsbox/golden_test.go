@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nsbox/exporter"
 	"nsbox/launcher"
 	"nsbox/launcher/reason"
 )
@@ -43,6 +45,32 @@ func TestReportGolden(t *testing.T) {
 			r.Artifact = launcher.ArtifactResult{Outcome: launcher.ArtifactEmpty}
 			r.Degraded, r.DurationsMS = nil, nil
 		}},
+		{"nothing in /out though a delivery was asked for", func(r *launcher.Result) {
+			r.Delivery = launcher.DeliveryResult{Outcome: launcher.DeliveryNoArtifact}
+			r.Artifact = launcher.ArtifactResult{Outcome: launcher.ArtifactEmpty}
+			r.ExitStatus = 122
+		}},
+		{"another name in /out", func(r *launcher.Result) {
+			r.Artifact = launcher.ArtifactResult{Outcome: launcher.ArtifactRejected, Reasons: []string{"name_not_allowed"}}
+			r.Untrusted.Findings = []exporter.Finding{{Code: "name_not_allowed", Name: "other.csv"}}
+			r.Delivery = launcher.DeliveryResult{Outcome: launcher.DeliveryNoArtifact}
+			r.ExitStatus = 122
+		}},
+		{"exit 1 under little memory, standard output lost", func(r *launcher.Result) {
+			one := 1
+			r.Workload.ExitCode = &one
+			r.Artifact = launcher.ArtifactResult{Outcome: launcher.ArtifactNotExported}
+			r.Delivery = launcher.DeliveryResult{Outcome: launcher.DeliveryNoArtifact}
+			r.Untrusted.Stdout.LiveLost = true
+			r.ExitStatus = 1
+		}},
+		{"never started", func(r *launcher.Result) {
+			r.Workload = launcher.WorkloadResult{Outcome: launcher.SetupFailure}
+			r.Artifact = launcher.ArtifactResult{Outcome: launcher.ArtifactNotExamined}
+			r.Delivery = launcher.DeliveryResult{Outcome: launcher.DeliveryNoArtifact}
+			r.Reason = &launcher.Reason{ID: "input_missing", What: `"nope.csv"`, Why: "does not exist", Next: "check the path given to --in"}
+			r.ExitStatus = 125
+		}},
 		{"rejected", func(r *launcher.Result) {
 			r.Artifact = launcher.ArtifactResult{Outcome: launcher.ArtifactRejected, Reasons: []string{"symlink", "non_utf8"}}
 			r.Delivery = launcher.DeliveryResult{Outcome: launcher.DeliveryBlocked}
@@ -67,15 +95,48 @@ func TestReportGolden(t *testing.T) {
 			r.Reason = &launcher.Reason{ID: reason.ID(hostile), What: hostile, Why: hostile, Next: hostile}
 		}},
 	} {
-		r := good()
-		tc.change(&r)
-		c := &console{out: &stream{to: &b}, err: &stream{to: &b}}
-		fmt.Fprintf(&b, "--- %s\n", tc.name)
-		report(r, c, outputs{})
+		for _, quiet := range []bool{false, true} {
+			r := good()
+			tc.change(&r)
+			o := outputs{quiet: quiet, deliver: !strings.HasPrefix(tc.name, "nothing asked"), policy: "sales-summary"}
+			if strings.Contains(tc.name, "little memory") {
+				o.limits = []string{"memory=1M"}
+			}
+			c := &console{out: &stream{to: &b}, err: &stream{to: &b}}
+			fmt.Fprintf(&b, "--- %s%s\n", tc.name, map[bool]string{true: ", --quiet"}[quiet])
+			report(r, c, o)
+		}
 	}
 	golden(t, "report.txt", b.String())
 	if strings.ContainsAny(b.String(), "\x1b") {
 		t.Error("an escape character passes")
+	}
+}
+
+// TestSummaryBeginsItsOwnLine: a program need not end its last line, and on one
+// terminal the summary must not continue it. A file gets the exact bytes only.
+func TestSummaryBeginsItsOwnLine(t *testing.T) {
+	for name, tc := range map[string]struct {
+		terminal bool
+		output   string
+		want     string
+	}{
+		"open line":       {true, "no newline", "no newline\nnsbox: workload"},
+		"closed line":     {true, "newline\n", "newline\nnsbox: workload"},
+		"no output":       {true, "", "nsbox: workload"},
+		"not a terminal":  {false, "no newline", "no newlinensbox: workload"},
+		"escaped newline": {true, "x\x1b", "x\\x1b\nnsbox: workload"},
+	} {
+		var b bytes.Buffer
+		c := &console{out: &stream{to: &b, terminal: tc.terminal}, err: &stream{to: &b, terminal: tc.terminal}}
+		c.shareTerminal()
+		commandLine([]string{"exec", "--policy", "p", "--state-dir", t.TempDir() + "/s", "--", "x"}, c, func(_ context.Context, _ launcher.Request, s launcher.Streams) launcher.Result {
+			_, _ = s.Stdout.Write([]byte(tc.output))
+			return good()
+		})
+		if !strings.HasPrefix(b.String(), tc.want) {
+			t.Errorf("%s: %q", name, b.String())
+		}
 	}
 }
 

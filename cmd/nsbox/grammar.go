@@ -57,6 +57,7 @@ type showFlags struct {
 type lintFlags struct {
 	Policy string `arg:"" name:"FILE|PRESET"`
 	JSON   bool   `name:"json"`
+	Notes  bool
 }
 
 type seccompFlags struct {
@@ -82,6 +83,9 @@ const (
 	groupEnforced = "What is enforced:"
 )
 
+// stateDefault is where the state directory is if none is named.
+const stateDefault = "/var/lib/nsbox for root, ~/.local/state/nsbox for others"
+
 // wording is keyed by the command's words, then the flag or argument.
 func wording() map[string]words {
 	texts := map[string]words{
@@ -90,8 +94,8 @@ func wording() map[string]words {
 		"exec --in":             {groupRuns, "PATH[:NAME]", "Copy a file to /in/BASENAME, or a directory's contents into /in; :NAME renames. Repeat for more. A PATH that exists is taken whole, colons included."},
 		"exec --stdin":          {groupRuns, "", "Pass standard input to the program; otherwise it reads end of file."},
 		"exec --wait":           {groupRuns, "DURATION", "Wait this long (10s, 2m) for a place in the state directory; otherwise a second start is refused at once."},
-		"exec --deliver":        {groupOut, "DIR", "Publish the accepted artifact in this directory."},
-		"exec --result":         {groupOut, "FILE", "Write the JSON result to this file, atomically, for refusals too."},
+		"exec --deliver":        {groupOut, "DIR", "Publish the accepted artifact in this directory; nothing there is overwritten."},
+		"exec --result":         {groupOut, "FILE", "Write the JSON result to this file, atomically, for refusals too; one that is there is replaced."},
 		"exec --json":           {groupOut, "", "Print the JSON result on standard output; the program's streams go to standard error."},
 		"exec --quiet":          {groupOut, "", "Print no summary. Errors are printed all the same."},
 		"exec --trace":          {groupOut, "FILE", "Write what was decided and what became of it, one JSON event a line."},
@@ -100,7 +104,7 @@ func wording() map[string]words {
 		"exec --limit":          {groupEnforced, "KEY=VALUE,...", "Make limits of the policy tighter, for this run."},
 		"exec --allow-degraded": {groupEnforced, "DIM", "Accept by name that a dimension is enforced more weakly here than the policy asks."},
 		"exec --cgroup":         {groupEnforced, "DIR", "Use this delegated cgroup v2 directory; otherwise one is looked for."},
-		"exec --state-dir":      {groupEnforced, "DIR", "Keep journal and staging here; otherwise below your state home."},
+		"exec --state-dir":      {groupEnforced, "DIR", "Keep journal and staging here; otherwise in " + stateDefault + "."},
 
 		"policy":                  {"", "", "Show, check and explain policies."},
 		"policy show":             {"", "", "Print a policy as it is stored, ready to be edited."},
@@ -108,6 +112,7 @@ func wording() map[string]words {
 		"policy lint":             {"", "", "List every fault of a policy, and what nsbox makes of it."},
 		"policy lint FILE|PRESET": {"", "", "A file or a preset's name."},
 		"policy lint --json":      {"", "", "Print one JSON document."},
+		"policy lint --notes":     {"", "", "List the enforcement points and blockers of the document too."},
 		"policy seccomp":          {"", "", "Explain the system-call filter of the program."},
 		"policy seccomp --bpf":    {"", "FILE", "Write the compiled filter (struct sock_filter, native order) to this file, and print its digest only."},
 

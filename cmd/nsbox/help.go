@@ -39,7 +39,7 @@ func helpTextsOf() helpTexts {
 			"gc":             gcUsage,
 			"policy":         "nsbox policy COMMAND",
 			"policy show":    "nsbox policy show PRESET|FILE",
-			"policy lint":    "nsbox policy lint FILE|PRESET [--json]",
+			"policy lint":    "nsbox policy lint FILE|PRESET [--json | --notes]",
 			"policy seccomp": "nsbox policy seccomp [--bpf FILE]",
 			"version":        "nsbox version [--json]",
 		},

@@ -75,6 +75,17 @@ func parseWith(args []string, out io.Writer, options ...kong.Option) (*invocatio
 	return inv, nil
 }
 
+// asked turns the other common spellings of a question into ours.
+func asked(args []string) []string {
+	switch {
+	case len(args) > 0 && args[0] == "help":
+		return append(append([]string{}, args[1:]...), "--help")
+	case len(args) == 1 && (args[0] == "--version" || args[0] == "-V"):
+		return []string{"version"}
+	}
+	return args
+}
+
 // splitProgram cuts an exec command line at its first "--".
 func splitProgram(args []string) (front, program []string, dashes bool) {
 	if len(args) == 0 || args[0] != "exec" {
@@ -116,6 +127,9 @@ func onceAndNotEmpty(ctx *kong.Context, front []string) error {
 			return usageError("--"+p.Flag.Name+" is empty", front)
 		}
 		if list, ok := p.Flag.Target.Interface().([]string); ok {
+			if len(list) == 0 {
+				return usageError("--"+p.Flag.Name+" is empty", front)
+			}
 			for _, text := range list {
 				if text == "" {
 					return usageError("--"+p.Flag.Name+" has an empty part", front)
@@ -129,6 +143,9 @@ func onceAndNotEmpty(ctx *kong.Context, front []string) error {
 // kongText makes kong's words read like ours.
 func kongText(err error, front []string) string {
 	text := err.Error()
+	if len(front) == 0 {
+		return "no command given: exec, plan, doctor, policy, export, attempts, reconcile, gc or version"
+	}
 	if strings.HasPrefix(text, "unexpected argument ") && front[0] == "exec" {
 		return text + "; a program and its arguments stand after `--`"
 	}
@@ -136,13 +153,14 @@ func kongText(err error, front []string) string {
 }
 
 func usageError(why string, front []string) *reason.Error {
-	next := "nsbox --help"
-	if len(front) > 0 && (front[0] == "exec" || front[0] == "version") {
-		next = "nsbox " + front[0] + " --help"
-	} else if len(front) > 1 && front[0] == "policy" && !strings.HasPrefix(front[1], "-") {
-		next = "nsbox policy --help"
+	next := "nsbox"
+	if texts := helpTextsOf(); len(front) > 0 && texts.usage[front[0]] != "" {
+		next += " " + front[0]
+		if len(front) > 1 && texts.usage[front[0]+" "+front[1]] != "" {
+			next += " " + front[1]
+		}
 	}
-	return reason.New(reason.Usage, "command line", why, next)
+	return reason.New(reason.Usage, "command line", why, next+" --help")
 }
 
 // request turns the flags of exec into the launcher's request.

@@ -59,7 +59,7 @@ func TestParseOtherCommands(t *testing.T) {
 
 func TestUsageErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                                   "expected one of",
+		"":                                   "no command given",
 		"nosuch":                             "unexpected argument nosuch",
 		"exec":                               "missing flags: --policy",
 		"exec --policy p":                    "no `--` before the program",
@@ -72,6 +72,7 @@ func TestUsageErrors(t *testing.T) {
 		"exec --policy= -- x":                "--policy is empty",
 		"exec --policy p --in= -- x":         "--in has an empty part",
 		"exec --policy p --allow-degraded a,, -- x": "--allow-degraded has an empty part",
+		"exec --policy p --allow-degraded= -- x":    "--allow-degraded is empty",
 		"exec --policy p --bogus -- x":              "unknown flag --bogus",
 		"exec --policy p --in :name -- x":           "neither an existing path",
 		"exec --policy p --in path: -- x":           "neither an existing path",
@@ -89,6 +90,32 @@ func TestUsageErrors(t *testing.T) {
 		if e == nil || e.ID != reason.Usage || e.Next == "" || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}
+	}
+}
+
+// TestNextNamesTheRightHelp: the help that the next step names is the one that
+// says how to do it.
+func TestNextNamesTheRightHelp(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "nsbox --help", "nosuch": "nsbox --help", "exec": "nsbox exec --help", "policy": "nsbox policy --help", "policy nosuch": "nsbox policy --help",
+		"policy confirm X": "nsbox policy confirm --help", "attempts show": "nsbox attempts show --help", "gc X": "nsbox gc --help",
+	} {
+		_, err := parse(strings.Fields(args), helpTextsOf(), io.Discard)
+		if e := reason.Of(err); e == nil || e.Next != want {
+			t.Errorf("%q: %+v, want %q", args, e, want)
+		}
+	}
+}
+
+func TestOtherSpellingsOfAQuestion(t *testing.T) {
+	for args, same := range map[string]string{"help": "--help", "help exec": "exec --help", "help policy lint": "policy lint --help", "--version": "version"} {
+		got, want := call(neverRuns(t), strings.Fields(args)...), call(neverRuns(t), strings.Fields(same)...)
+		if got.status != 0 || got.out.Len() == 0 || got.out.String() != want.out.String() {
+			t.Errorf("%s: status %d, %q", args, got.status, got.err.String())
+		}
+	}
+	if s := call(neverRuns(t), "help", "nosuch"); s.status != 125 {
+		t.Errorf("help nosuch: status %d", s.status)
 	}
 }
 

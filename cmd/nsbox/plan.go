@@ -30,7 +30,7 @@ func planWording(texts map[string]words) {
 		"plan":                  {"", "", "Say what exec would enforce, how, and whether it would run; run nothing."},
 		"plan CMD":              {"", "", "The program and its arguments."},
 		"plan --policy":         {groupRuns, "FILE|PRESET", "The policy to hold the run against."},
-		"plan --in":             {groupRuns, "PATH[:NAME]", "An input, as for exec. It is not read."},
+		"plan --in":             {groupRuns, "PATH[:NAME]", "An input, as for exec: looked at, and not read."},
 		"plan --connect":        {groupRuns, "HOST:PORT", "Ask for this network destination too. Repeat for more."},
 		"plan --json":           {groupOut, "", "Print one JSON document."},
 		"plan --limit":          {groupEnforced, "KEY=VALUE,...", "Make limits of the policy tighter, as for exec."},
@@ -51,7 +51,8 @@ func planDetails() string {
 The decision is made by the code that exec runs, over the same facts. Nothing
 is executed and no box is made; like exec, plan tries whether a cgroup can be
 created. A restriction is enforced, degraded by your word, unsupported, unknown
-(which counts as unsupported) or blocked by the policy itself.
+(which counts as unsupported) or blocked by the policy itself. The inputs are
+looked at as exec will, but the plan's digest does not cover what they hold.
 
 Exit status 0 means RUN, 125 REFUSE.
 
@@ -118,7 +119,8 @@ func considered(f planFlags) (*launcher.Decision, error) {
 // decision.
 func planText(d *launcher.Decision) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s under policy %s %s (%s)\nbackend %s\n", visible(d.Request.Executable), visible(d.Policy.ID), visible(d.Policy.Version), visible(d.Policy.Source), d.Backend)
+	fmt.Fprintf(&b, "%s\n", strings.Join(wrap(commandWord(d), helpWidth-4), "\n    "))
+	fmt.Fprintf(&b, "under policy %s %s (%s)\nbackend %s\n", visible(d.Policy.ID), visible(d.Policy.Version), visible(d.Policy.Source), d.Backend)
 	if len(d.Rows) > 0 {
 		fmt.Fprintf(&b, "\n%-13s%-15s%s\n", "STATUS", "RESTRICTION", "REQUESTED / held by / how that is known here")
 	}
@@ -158,6 +160,24 @@ func planText(d *launcher.Decision) string {
 		fmt.Fprintf(&b, "plan %s\n", d.Digest)
 	}
 	return b.String()
+}
+
+// commandWord is the command line of the plan, each argument recognisable as one.
+func commandWord(d *launcher.Decision) string {
+	if len(d.Request.Argv) == 0 {
+		return visible(d.Request.Executable)
+	}
+	var words []string
+	for i, a := range d.Request.Argv {
+		if i == 0 {
+			a = d.Request.Executable
+		}
+		if a = visible(a); a == "" || strings.ContainsAny(a, " '\"\\") {
+			a = "'" + a + "'"
+		}
+		words = append(words, a)
+	}
+	return strings.Join(words, " ")
 }
 
 // hanging wraps text for the third column.

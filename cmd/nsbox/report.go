@@ -71,14 +71,20 @@ func standardConsole() *console {
 		out: &stream{to: os.Stdout, terminal: term.IsTerminal(1)},
 		err: &stream{to: os.Stderr, terminal: term.IsTerminal(2)},
 	}
+	c.shareTerminal()
+	c.colour = c.err.terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return c
+}
+
+// shareTerminal lets freshLine know what stands on the terminal, which both
+// streams are taken to share.
+func (c *console) shareTerminal() {
 	if c.err.terminal {
 		c.err.midLine = new(atomic.Bool)
 		if c.out.terminal {
 			c.out.midLine = c.err.midLine
 		}
 	}
-	c.colour = c.err.terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	return c
 }
 
 // text prints trusted, own text on standard output.

@@ -24,7 +24,7 @@ const (
 type Status string
 
 const (
-	Enforced Status = "enforced"
+	Enforced Status = "enforced" // shown as requested
 	Degraded Status = "degraded" // weaker, by the operator's word; Note says what is not covered
 	Blocked  Status = "blocked"  // the policy itself says that it cannot be enforced
 	Mismatch Status = "mismatch" // shown differs from requested: the run stops before "go"
@@ -32,13 +32,13 @@ const (
 
 // Row is one restriction.
 type Row struct {
-	Restriction string `json:"restriction"`
-	Requested   string `json:"requested"`
-	Shown       string `json:"shown"`
-	Where       string `json:"where"`
-	Grade       Grade  `json:"grade"`
-	Status      Status `json:"status"`
-	Note        string `json:"note,omitempty"`
+	Restriction string `json:"restriction"`    // its name
+	Requested   string `json:"requested"`      // what was asked of the kernel
+	Shown       string `json:"shown"`          // what the kernel shows
+	Where       string `json:"where"`          // where it was seen
+	Grade       Grade  `json:"grade"`          // how it was seen
+	Status      Status `json:"status"`         // where it stands
+	Note        string `json:"note,omitempty"` // what is not covered
 }
 
 // Compare fills Status from Requested and Shown.

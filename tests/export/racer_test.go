@@ -210,7 +210,7 @@ func TestS11(t *testing.T) {
 
 		t.Run("while it looks", func(t *testing.T) {
 			most := 0
-			for round := 0; round < 10 && (most < 50 || round < 3); round++ {
+			for round := 0; round < 25 && (most < 50 || round < 3); round++ {
 				race(t, func(r *racer, ended <-chan struct{}) { most = max(most, r.stops(ended)) })
 			}
 			t.Logf("up to %d swaps while the exporter existed; verdicts %v", most, verdicts)

@@ -4,27 +4,42 @@ import (
 	"testing"
 
 	"nsbox/launcher"
+	"nsbox/tests/harness"
 )
 
-// TestS6a: one busy loop ends near 2 cpu seconds. Control: a short computation.
+// TestS6a: one busy loop ends near 2 cpu seconds. Control: a short computation;
+// its budget is wider because an emulated start of the interpreter alone takes
+// most of 2 seconds.
 func TestS6a(t *testing.T) {
 	s := guest(t)
-	run(t, s, fixture(t, s, profile(t, "TP-CPU"), "short", "1000"), launcher.Exited, 0)
-	cpuEnd(t, s.Run(fixture(t, s, profile(t, "TP-CPU"), "spin", "100000000")), 2)
+	run(t, s, fixture(t, s, append(profile(t, "TP-CPU"), harness.Set("cpu_total", 2*slow)), "short", "1000"), launcher.Exited, 0)
+	conclusive(t, s, fixture(t, s, profile(t, "TP-CPU"), "spin", "100000000"), 2, 1)
 	s.WantGone(t, 0)
 }
 
 // TestS13bA3a: three processes, none at its own limit, end near 3 cpu seconds together.
 func TestS13bA3a(t *testing.T) {
 	s := guest(t)
-	r := s.Run(fixture(t, s, profile(t, "TP-AGG"), "spin together", "3", "50000000"))
-	cpuEnd(t, r, 3)
-	if got := lines(t, r)["processes"]; got != 3.0 {
-		t.Errorf("%v processes, want 3", got)
-	}
+	r := conclusive(t, s, fixture(t, s, profile(t, "TP-AGG"), "spin together", "3", "50000000"), 3, 3)
 	if peak := r.Result.Resources.Cgroup.TasksPeak; peak != 3 && peak != -1 {
 		t.Errorf("the kernel counted %d tasks at most, want 3", peak)
 	}
+}
+
+// conclusive repeats a run until the budget ends it while all its processes are
+// busy: on a machine that is short of time the start alone may spend it.
+func conclusive(t *testing.T, s *harness.Site, job harness.Job, seconds int64, processes float64) *harness.Run {
+	t.Helper()
+	const tries = 6
+	for range tries {
+		r := s.Run(job)
+		cpuEnd(t, r, seconds)
+		if lines(t, r)["processes"] == processes {
+			return r
+		}
+	}
+	t.Fatalf("INCONCLUSIVE: in %d runs the budget was spent before %v processes were busy", tries, processes)
+	return nil
 }
 
 // TestS13a: a tree that waits ends by the wall, not by cpu or tasks.
@@ -43,17 +58,24 @@ func TestS13a(t *testing.T) {
 	t.Logf("wall %d s: over %.1f ms past it, cpu %.3f s of 5", 1*slow, res.WallOvershoot, float64(res.CPUUsec)/1e6)
 }
 
-// TestOvershoot: how far past 2 cpu seconds four busy processes come.
+// TestOvershoot: how far past 2 cpu seconds four busy processes come. A run that
+// spent its budget before they were all there says nothing.
 func TestOvershoot(t *testing.T) {
 	s := guest(t)
 	var over []float64
-	for range times(t) {
+	n := times(t)
+	for range n {
 		r := s.Run(fixture(t, s, profile(t, "TP-CPU"), "spin together", "4", "100000000"))
 		cpuEnd(t, r, 2)
 		if t.Failed() {
 			break
 		}
-		over = append(over, float64(r.Result.Resources.CPUOvershoot)/1000)
+		if lines(t, r)["processes"] == 4.0 {
+			over = append(over, float64(r.Result.Resources.CPUOvershoot)/1000)
+		}
+	}
+	if len(over) < n/2 {
+		t.Errorf("INCONCLUSIVE: four processes were busy in %d of %d runs", len(over), n)
 	}
 	if len(over) > 0 {
 		p50, p99, most := quantiles(over)

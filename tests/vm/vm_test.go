@@ -32,7 +32,7 @@ type gotest struct {
 
 func gotests() []gotest {
 	return []gotest{
-		{"quick", "root", "cgroupv2", "^$", 180, false},
+		{"quick", "user", "cgroupv2", "^$", 180, false},
 		{"quick", "root", "nsexec", "^TestCompileIsPure$", 180, false},
 		{"quick", "user", "tests/limits", "^$", 2400, true},
 		{"systemd", "scope", "cgroupv2", "^$", 180, false},

@@ -21,7 +21,10 @@ def trickle():
 
 def tricky_pipe():
     """The reader's own pipe, made small, packet by packet and without waiting."""
-    fcntl.fcntl(1, F_SETPIPE_SZ, 4096)
+    try:
+        fcntl.fcntl(1, F_SETPIPE_SZ, 4096)
+    except PermissionError:
+        pass  # refused where memory is only limited per process
     fcntl.fcntl(1, fcntl.F_SETFL, os.O_NONBLOCK | O_DIRECT)
     sent, line = 0, b"0123456789abcde\n"
     while sent < 2000:

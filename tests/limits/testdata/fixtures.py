@@ -80,6 +80,7 @@ def reap(pids):
 if what == "short":
     say(sum=sum(range(int(rest[0]))))
 elif what == "spin":
+    say(processes=1)
     spin(int(rest[0]))
     say(finished=1)
 elif what == "spin together":
