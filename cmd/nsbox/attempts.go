@@ -99,11 +99,11 @@ func resultWords(a launcher.AttemptInfo) string {
 	} else if a.Artifact == launcher.ArtifactAccepted {
 		words = append(words, a.Delivery)
 	}
-	if a.Cleanup != launcher.CleanupVerified && a.Cleanup != a.State {
-		words = append(words, a.Cleanup)
-	}
-	if a.Reconciled {
+	switch {
+	case a.Reconciled:
 		words = append(words, "reconciled")
+	case a.Cleanup != launcher.CleanupVerified && a.Cleanup != a.State:
+		words = append(words, a.Cleanup)
 	}
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ", ")
 }

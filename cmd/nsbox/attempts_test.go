@@ -87,6 +87,18 @@ func TestAttemptsPrint(t *testing.T) {
 	if s.out.String() != "other\n" {
 		t.Errorf("stderr: %q", s.out.String())
 	}
+	s = call(neverRuns(t), "attempts", "show", id[:8], "--state-dir", dir)
+	if s.status != 0 || !strings.Contains(s.out.String(), id) {
+		t.Errorf("a beginning of the id: %s%s", s.out.String(), s.err.String())
+	}
+	if err := os.Mkdir(dir+"/attempts/"+id[:25]+"1", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for given, why := range map[string]string{id[:8]: "beginning of 2 ids", id[1:]: "not recorded", "": "is empty"} {
+		if s = call(neverRuns(t), "attempts", "show", given, "--state-dir", dir); s.status != 125 || !strings.Contains(s.err.String(), why) {
+			t.Errorf("%q: status %d, %s%s", given, s.status, s.out.String(), s.err.String())
+		}
+	}
 	s = call(neverRuns(t), "attempts", "show", "../x", "--state-dir", dir)
 	if s.status != 125 || !strings.Contains(s.err.String(), "attempt_unknown") {
 		t.Errorf("an id that is none: %d %s", s.status, s.err.String())

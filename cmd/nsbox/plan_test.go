@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +86,29 @@ func TestPlanJSONIsOneDocument(t *testing.T) {
 		}
 		if tc.reasonID != "" && (len(d.Reasons) == 0 || string(d.Reasons[0].ID) != tc.reasonID) {
 			t.Errorf("%v: reasons %+v", tc.args, d.Reasons)
+		}
+	}
+}
+
+// TestPlanLooksAtInputs: whatever else this host lacks, an input that exec would
+// refuse is among the reasons, and one that it would take is not.
+func TestPlanLooksAtInputs(t *testing.T) {
+	dir := t.TempDir()
+	there := filepath.Join(dir, "there.csv")
+	if err := os.WriteFile(there, []byte("a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for in, refused := range map[string]bool{there: false, filepath.Join(dir, "none.csv"): true} {
+		s := call(neverRuns(t), "plan", "--json", "--policy", "sales-summary", "--state-dir", filepath.Join(dir, "s"), "--in", in, "--", "python3")
+		var d launcher.Decision
+		if err := json.Unmarshal(s.out.Bytes(), &struct {
+			Reasons *[]launcher.Reason
+		}{&d.Reasons}); err != nil {
+			t.Fatal(err)
+		}
+		got := slices.ContainsFunc(d.Reasons, func(r launcher.Reason) bool { return r.ID == "input_missing" })
+		if got != refused || refused && s.status != 125 {
+			t.Errorf("%s: status %d, %+v", in, s.status, d.Reasons)
 		}
 	}
 }
