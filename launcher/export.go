@@ -57,7 +57,7 @@ type exported struct {
 func (x *export) run(ctx context.Context) exported {
 	out := exported{artifact: ArtifactResult{Outcome: ArtifactSealFailed, Reasons: []string{}}, stopped: true}
 	fail := func(err error) exported {
-		out.failure = reason.Wrap(reason.ExportFailed, "the exporter", "did not give a verdict; nothing left /out", "see the attempt's journal", err)
+		out.failure = reason.Wrap(reason.ExportFailed, "the exporter", "did not give a verdict; nothing left /out", "nsbox attempts show "+x.att.id, err)
 		return out
 	}
 	deadline := time.Now().Add(min(x.plan.Limits.Exporter.Wall, x.plan.Limits.Attempt.ExporterLifecycle))

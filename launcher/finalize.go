@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nsbox/cgroupv2"
+	"nsbox/exporter"
 	"nsbox/launcher/attest"
 	"nsbox/launcher/journal"
 	"nsbox/launcher/reason"
@@ -81,7 +82,7 @@ func (f *finalizer) export(ctx context.Context) bool {
 	x := export{root: f.root, cpu: f.cpu, plan: f.plan, att: f.att, held: f.held, self: f.self, init: f.init, cache: f.cache, staged: f.copied}
 	out := x.run(ctx)
 	f.res.Artifact = out.artifact
-	f.res.Untrusted.Findings, f.res.Untrusted.Omitted = out.findings, out.omitted
+	f.res.Untrusted.Findings, f.res.Untrusted.Omitted = append([]exporter.Finding{}, out.findings...), out.omitted
 	f.res.Attestation = append(f.res.Attestation, out.rows...)
 	if out.failure != nil {
 		f.fail(out.failure)

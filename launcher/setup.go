@@ -125,7 +125,7 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	}
 	r.held = box.Held
 	for k, v := range box.Phases {
-		r.res.DurationsMS["box-"+k] = v.Seconds() * 1000
+		r.res.DurationsMS["box-"+k] = ms(v)
 	}
 	t = r.phase("box", t)
 	if err := r.attest(box); err != nil {

@@ -111,8 +111,8 @@ func doctorText(x *launcher.Examination, runs []launcher.TestRun) string {
 			area = "not here"
 			fmt.Fprintf(&b, "%s\n", area)
 		}
-		fmt.Fprintf(&b, "  %-8s %s %s\n%30s%s\n", f.Answer, f.Area, f.Name, "", third(f.Shown))
-		fmt.Fprintf(&b, "%30s%s\n", "", third("needed for "+f.Serves+"; tried: "+f.How))
+		fmt.Fprintf(&b, "  %-8s %-18s %s\n", f.Answer, f.Name, third(f.Shown))
+		fmt.Fprintf(&b, "%30s%s\n", "", third(f.Area+", needed for "+f.Serves+"; tried: "+f.How))
 		if f.Next != "" {
 			fmt.Fprintf(&b, "%30s%s\n", "", third("next: "+f.Next))
 		}

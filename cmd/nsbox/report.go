@@ -79,11 +79,9 @@ func standardConsole() *console {
 // shareTerminal lets freshLine know what stands on the terminal, which both
 // streams are taken to share.
 func (c *console) shareTerminal() {
-	if c.err.terminal {
-		c.err.midLine = new(atomic.Bool)
-		if c.out.terminal {
-			c.out.midLine = c.err.midLine
-		}
+	c.err.midLine = new(atomic.Bool)
+	if c.err.terminal && c.out.terminal {
+		c.out.midLine = c.err.midLine
 	}
 }
 
@@ -116,7 +114,7 @@ func (c *console) closed() error {
 	return reason.Wrap(reason.OutputClosed, "standard output", "took no more", "write to a file with room, or to a reader that stays", err)
 }
 
-// freshLine ends a line that the program left open on the terminal.
+// freshLine ends a line that the program left open, so that it cannot begin ours.
 func (c *console) freshLine() {
 	if c.err.midLine != nil && c.err.midLine.Load() {
 		_, _ = io.WriteString(c.err, "\n")

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 type gotest struct {
 	tier, who string // who: root, user, or scope: the user in a delegated scope
 	pkg       string
-	skip      string // tests that meet no kernel and take long emulated, or that want what this guest is not
+	skip      string // tests that meet no kernel and take long emulated, or that want what this guest is not, as the go command
 	seconds   int    // the most it may take there
 	harness   bool   // it drives the built nsbox, and holds the launcher's types, which need cgo
 }
@@ -33,7 +33,7 @@ type gotest struct {
 func gotests() []gotest {
 	return []gotest{
 		{"quick", "user", "cgroupv2", "^$", 180, false},
-		{"quick", "root", "nsexec", "^TestCompileIsPure$", 180, false},
+		{"quick", "root", "nsexec", "^(TestCompileIsPure|TestInitsGolden)$", 600, false},
 		{"quick", "user", "tests/limits", "^$", 2400, true},
 		{"systemd", "scope", "cgroupv2", "^$", 180, false},
 		{"systemd", "user", "launcher/probe", "^$", 180, false},
@@ -74,7 +74,7 @@ func makePayload(t *testing.T, tier string) string {
 			continue
 		}
 		// Some tests read their package's files, or those of the one beside it.
-		for _, pkg := range []string{g.pkg, "cgroupv2"} {
+		for _, pkg := range []string{g.pkg, "cgroupv2", "nsexec/wire"} {
 			copySources(t, filepath.Join(root(t), pkg), filepath.Join(dir, "src", pkg))
 		}
 		binary := filepath.Join(dir, "src", g.pkg, "package.test")
