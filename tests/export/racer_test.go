@@ -145,7 +145,7 @@ func (r *racer) stops(ended <-chan struct{}) int {
 		if unix.PidfdSendSignal(handle, unix.SIGSTOP, nil, 0) != nil {
 			break
 		}
-		for range 5 { // an odd number, so that it sees both states in turn
+		for range 11 { // an odd number, so that it sees both states in turn; it runs for some eight slices
 			if !r.swap() {
 				break
 			}
