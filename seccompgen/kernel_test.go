@@ -101,7 +101,7 @@ func TestKernelRefusals(t *testing.T) {
 	}
 	got, control := answers(mustCompile(t, Workload(Options{}))), answers(nil)
 	missing := map[string]bool{"clone3": true, "io_uring_setup": true, "io_setup": true, "number_9999": true}
-	killed := "signal " + strconv.Itoa(int(syscall.SIGSYS))
+	killed, fault := "signal "+strconv.Itoa(int(syscall.SIGSYS)), "signal "+strconv.Itoa(int(syscall.SIGSEGV))
 	if len(got) < 47 || len(control) != len(got) {
 		t.Errorf("%d answers, control %d", len(got), len(control))
 	}
@@ -110,6 +110,14 @@ func TestKernelRefusals(t *testing.T) {
 		switch {
 		case missing[name]:
 			want = strconv.Itoa(int(syscall.ENOSYS))
+		case name == "int80" && control[name] == fault:
+			// This kernel's gate for the 32-bit entry is shut to programs, so nobody
+			// gets as far as a filter; TestForeignCallsKill holds the filter's answer.
+			t.Logf("int80 ends in a fault without the filter as well: the kernel has no such entry")
+			if answer != fault {
+				t.Errorf("int80: answer %s, want %s", answer, fault)
+			}
+			continue
 		case name == "int80" || name == "x32":
 			want = killed
 		case name == "control_native":
