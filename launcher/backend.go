@@ -59,12 +59,12 @@ func (namespaces) Matrix() []string {
 }
 
 // survey goes the way of exec, so that plan and exec see one host.
-func (namespaces) survey(req Request, _ *policy.Policy) (Facts, error) {
+func (namespaces) survey(req Request, p *policy.Policy) (Facts, error) {
 	st, err := openState(req.StateDir)
 	if err != nil {
 		return Facts{}, err
 	}
-	g, err := gather(req, st)
+	g, err := gather(req, p, st)
 	defer g.close()
 	return g.facts, err
 }

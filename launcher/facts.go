@@ -14,7 +14,6 @@ import (
 	"nsbox/launcher/policy"
 	"nsbox/launcher/probe"
 	"nsbox/launcher/reason"
-	"nsbox/launcher/rootfs"
 )
 
 // gathered is what Run looked up before planning, and what it must close.
@@ -24,11 +23,11 @@ type gathered struct {
 }
 
 // gather asks the host everything a plan depends on, the slow questions side by side.
-func gather(req Request, st *state) (*gathered, error) {
+func gather(req Request, p *policy.Policy, st *state) (*gathered, error) {
 	g := &gathered{}
 	var hostErr, closureErr error
 	var wg sync.WaitGroup
-	wg.Go(func() { g.facts.Closure, _, closureErr = rootfs.Cached(st.cache(), req.Argv[0], nil) })
+	wg.Go(func() { g.facts.Closure, closureErr = st.root(p, req.Argv[0]) })
 	// May move this process into a scope of its own, so the survey comes after it.
 	g.findCgroup(req.Cgroup)
 	g.facts.Host, hostErr = probe.Survey()

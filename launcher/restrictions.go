@@ -73,6 +73,9 @@ func whatRuns(p *policy.Policy) string {
 	if p.PythonOnly() {
 		return "a Python interpreter only"
 	}
+	if p.AnyProgram() {
+		return "any program of the root"
+	}
 	return "the named program only"
 }
 

@@ -41,7 +41,7 @@ func (r *run) decide(id string) error {
 	if r.state, err = openState(r.req.StateDir); err != nil {
 		return err
 	}
-	if r.gathered, err = gather(r.req, r.state); err != nil {
+	if r.gathered, err = gather(r.req, p, r.state); err != nil {
 		r.gathered.close()
 		return err
 	}

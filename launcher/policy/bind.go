@@ -259,8 +259,6 @@ func (d *decoder) reserved() {
 
 func reservedKey(key string) string {
 	switch key {
-	case "rootfs":
-		return "other sources of the root filesystem"
 	case "endpoints":
 		return "network endpoints"
 	case "out_storage":

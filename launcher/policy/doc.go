@@ -16,7 +16,8 @@
 // preset to hold this:
 //
 //   - obeyed: another value changes what is enforced. The resource values
-//     (Limits), ids, env_allowlist (Environ), exec_allowlist (PythonOnly),
+//     (Limits), ids, env_allowlist (Environ), exec_allowlist (PythonOnly,
+//     AnyProgram), rootfs (Root),
 //     denied_mounts (Denies, DeniesTarget), allowed_names, cleanup_retries,
 //     host_launcher.uid, degrade.
 //   - carried: names and remarks that identify the policy in the plan and the

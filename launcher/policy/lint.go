@@ -51,6 +51,7 @@ func Lint(p *Policy) []Note {
 	note("filesystem.export_scope", "the document asks for a provisioned /out; with one held by the launcher the dimension "+DimOutStorage+" is degraded and has to be allowed by name")
 	note("resources.io_write_rate", "nothing enforces it: tmpfs is outside the io controller. Writes are bounded by sizes and deadlines only")
 	note("process_policy.exec_allowlist", p.execNote())
+	p.rootfsLint(note)
 	for i, t := range p.ArtifactExport.Types {
 		if t.Type == "binary" {
 			warning(at("artifact_export.types", i), t.Name+" is binary: nul_byte and non_utf8 of artifact_export.reject cannot hold for it, nor can line, row and structure checks; archives, compressed data and programs are refused by their first bytes")
@@ -68,6 +69,9 @@ func Lint(p *Policy) []Note {
 func (p *Policy) execNote() string {
 	if p.PythonOnly() {
 		return "the root holds a Python interpreter, its libraries and its standard library, and no other executable; that limits files to execute, not what the interpreter runs"
+	}
+	if p.AnyProgram() {
+		return "the root holds every program that rootfs brings, and all of them may be executed"
 	}
 	return "the root holds the program of the command line and its libraries, and no other executable"
 }

@@ -128,6 +128,9 @@ type Policy struct {
 	// command line. The spec's own document does not have it.
 	Degrade []string `json:"degrade,omitempty"`
 
+	// Rootfs is read through Root, Prepared and VerifyBeforeStart.
+	Rootfs *rootfsKey `json:"rootfs,omitempty"`
+
 	// Evidence is what every CONFIRMED of the document rests on; the launcher
 	// reads it. The spec's own document does not have it.
 	Evidence *EvidenceRef `json:"evidence,omitempty"`
@@ -189,11 +192,21 @@ func (w Word) MarshalJSON() ([]byte, error) {
 }
 
 // PythonOnly reports whether the box may hold a Python interpreter and no other
-// executable. Otherwise (exec_allowlist "named_program_only") it holds exactly
-// the program of the command line.
-func (p *Policy) PythonOnly() bool { return p.ProcessPolicy.ExecAllowlist != namedProgramOnly }
+// executable.
+func (p *Policy) PythonOnly() bool { return !p.NamedProgramOnly() && !p.AnyProgram() }
+
+// NamedProgramOnly reports whether the box holds exactly the program of the
+// command line.
+func (p *Policy) NamedProgramOnly() bool { return p.ProcessPolicy.ExecAllowlist == namedProgramOnly }
+
+// AnyProgram reports whether every program of the root may be executed; the
+// root is then whole, and not one program's closure.
+func (p *Policy) AnyProgram() bool { return p.ProcessPolicy.ExecAllowlist == AnyProgramInRoot }
 
 const namedProgramOnly = "named_program_only"
+
+// AnyProgramInRoot is the exec_allowlist that needs a root of its own (Root).
+const AnyProgramInRoot = "any_program_in_root"
 
 // Environ returns the workload's whole environment as NAME=value, in the order
 // of env_allowlist. Values are nsbox's own; none is read from the caller.

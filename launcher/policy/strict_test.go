@@ -93,7 +93,6 @@ func TestStrictDecoding(t *testing.T) {
 		{"list for object", replaced(t, `"isolation_backend": {`, `"isolation_backend": [], "x": {`), invalid, "isolation_backend", here, "an object is wanted"},
 		{"short deadline", replaced(t, `"value": 70,`, `"value": 64,`), invalid, "resources.attempt_hard_deadline.value", here, "1m5s"},
 		{"long wall", replaced(t, `"value": 30,`, `"value": 36,`), invalid, "resources.attempt_hard_deadline.value", 262, "below the sum"},
-		{"reserved rootfs", replaced(t, `"policy_id"`, `"rootfs": {"oci": "x"}, "policy_id"`), reason.PolicyReserved, "rootfs", here, "reserved"},
 		{"reserved endpoints", replaced(t, `"policy_id"`, `"endpoints": [], "policy_id"`), reason.PolicyReserved, "endpoints", here, "reserved"},
 		{"reserved out_storage", replaced(t, `"policy_id"`, `"out_storage": null, "policy_id"`), reason.PolicyReserved, "out_storage", here, "reserved"},
 		{"destinations", replaced(t, `"allowed_destinations": []`, `"allowed_destinations": [{"host":"a"}]`), reason.PolicyReserved, "network.allowed_destinations", here, "reserved"},

@@ -38,6 +38,7 @@ func (d *decoder) validate(p *Policy) {
 	d.paths(p)
 	d.deniedMounts(p)
 	d.process(p)
+	d.rootfs(p)
 	d.artifact(p)
 	d.lifecycle(p)
 	d.points(p)
@@ -315,8 +316,7 @@ func (d *decoder) evidence(p *Policy) {
 	if !cleanAbsolute(p.Evidence.File) {
 		d.tell(reason.PolicyInvalid, "evidence.file", strconv.Quote(p.Evidence.File)+" is no clean absolute path", "write the path of the file that nsbox doctor --evidence wrote")
 	}
-	hex, ok := strings.CutPrefix(p.Evidence.Digest, "sha256:")
-	if !ok || len(hex) != 64 || strings.Trim(hex, "0123456789abcdef") != "" {
+	if !ValidDigest(p.Evidence.Digest) {
 		d.tell(reason.PolicyInvalid, "evidence.digest", "is no sha256 digest", "copy the digest of the evidence file")
 	}
 }

@@ -72,7 +72,7 @@ func (p *Policy) wordRules() []wordRule {
 		{"process_policy.seccomp.status", &proc.Seccomp.Status, one("UNVERIFIED"), "the filter is required", mechanism},
 		{"process_policy.mac", &proc.MAC, one("landlock"), "Landlock is required; only the dimension landlock in degrade weakens it", mechanism},
 		{"process_policy.tree_kill", &proc.TreeKill, one("cgroup_wide_kill_mechanism_UNVERIFIED"), "the whole tree is killed by cgroup.kill or by its pid namespace's end, and proven gone", mechanism},
-		{"process_policy.exec_allowlist", &proc.ExecAllowlist, []string{"python_interpreter_only", namedProgramOnly}, "the root holds one program: a Python interpreter, or with " + namedProgramOnly + " the program of the command line", plain},
+		{"process_policy.exec_allowlist", &proc.ExecAllowlist, []string{"python_interpreter_only", namedProgramOnly, AnyProgramInRoot}, "the root holds one program: a Python interpreter, or with " + namedProgramOnly + " the program of the command line; with " + AnyProgramInRoot + " all that rootfs names", plain},
 		{"secrets_policy.ambient_secrets", &sec.AmbientSecrets, one("none"), "the box inherits no environment, keyring or file", plain},
 		{"secrets_policy.brokered_exceptions", &sec.BrokeredExceptions, one("BLOCKED_none_requested"), "no secret is brokered into the box", plain},
 		{"artifact_export.validator", &art.Validator, one("exporter_container_uid_" + strconv.Itoa(id.Exporter.UID) + "_no_network"), "the exporter runs in its own box as execution_identity.exporter.uid, without a network", plain},
