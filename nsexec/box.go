@@ -110,6 +110,8 @@ func (b *Box) closeStreams() {
 		unix.Close(b.Held)
 		b.Held = -1
 	}
+	closeAll(b.Listeners)
+	b.Listeners = nil
 }
 
 func (b *Box) closeLinks() {

@@ -26,8 +26,12 @@ func TestMain(m *testing.M) {
 
 // testFilter allows everything but unshare: enough for the probe.
 func testFilter() []byte {
+	return assemble([]unix.SockFilter{{Code: 0x20}, {Code: 0x15, Jf: 1, K: unix.SYS_UNSHARE}, {Code: 6, K: 0x50001}, {Code: 6, K: 0x7fff0000}})
+}
+
+func assemble(program []unix.SockFilter) []byte {
 	var b []byte
-	for _, f := range []unix.SockFilter{{Code: 0x20}, {Code: 0x15, Jf: 1, K: unix.SYS_UNSHARE}, {Code: 6, K: 0x50001}, {Code: 6, K: 0x7fff0000}} {
+	for _, f := range program {
 		b = binary.NativeEndian.AppendUint16(b, f.Code)
 		b = append(b, f.Jt, f.Jf)
 		b = binary.NativeEndian.AppendUint32(b, f.K)

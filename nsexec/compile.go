@@ -88,6 +88,7 @@ func compile(s *Spec, f fds) (*Program, []field, error) {
 	c.fork()
 	c.sources()
 	c.identity()
+	c.network()
 	c.root()
 	c.enter()
 	c.stage = "init"

@@ -97,11 +97,13 @@ func (c *compiler) child() {
 	c.unmask("")
 	c.readBack()
 	probe()
+	c.probeConnect()
 	c.add("probe-nested-userns", "the limit on user namespaces must hold without the filter's help", unix.SYS_UNSHARE, imm(unix.CLONE_NEWUSER)).fails(unix.ENOSPC)
 	// Last, since Landlock's rules and the probes need descriptors that the program may not have.
 	c.rlimits(func(resource int) bool { return resource == unix.RLIMIT_NOFILE })
 	c.filter("", c.spec.Filter)
 	c.add("probe-seccomp", "unshare of nothing succeeds unless the filter is in force", unix.SYS_UNSHARE, imm(0)).fails(unix.EPERM)
+	c.probeSockets()
 	c.add("ready", "the launcher compares all this with the plan before it says go", unix.SYS_WRITE, imm(fdChildGo), addr(c.report.at(0)), imm(uintptr(len(c.report.Init)))).exactly(int64(len(c.report.Init)))
 	c.add("wait-for-go", "EOF means that the launcher is gone or has refused", unix.SYS_READ, imm(fdChildGo), addr(c.buf.at(8)), imm(1)).exactly(1)
 	if c.spec.Command.Self {

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-func bothSpecs() map[string]*Spec {
-	return map[string]*Spec{"workload": workloadSpec(), "exporter": exporterSpec()}
+func boxSpecs() map[string]*Spec {
+	return map[string]*Spec{"workload": workloadSpec(), "exporter": exporterSpec(), "endpoints": endpointSpec()}
 }
 
 func allowUnexported() cmp.Option {
@@ -20,7 +20,7 @@ func allowUnexported() cmp.Option {
 }
 
 func TestCompileIsPure(t *testing.T) {
-	for name, s := range bothSpecs() {
+	for name, s := range boxSpecs() {
 		before := *s
 		a, af, err := compile(s, fixedFDs(s))
 		if err != nil {
@@ -48,7 +48,7 @@ func TestCompileIsPure(t *testing.T) {
 }
 
 func TestStepsAreNamedAndReasoned(t *testing.T) {
-	for name, s := range bothSpecs() {
+	for name, s := range boxSpecs() {
 		seen := map[string]bool{}
 		for _, step := range mustCompile(t, s).Steps {
 			if step.Name == "" || step.Name != strings.ToLower(step.Name) && !strings.Contains(step.Name, ":") {
@@ -89,7 +89,7 @@ func scopedSet(t *testing.T, p *Program) uint64 {
 }
 
 func TestScopedSetIsTheUnionOfTheSteps(t *testing.T) {
-	for name, s := range bothSpecs() {
+	for name, s := range boxSpecs() {
 		p := mustCompile(t, s)
 		var union uint64
 		for _, step := range p.Steps {
@@ -123,6 +123,15 @@ func TestOrder(t *testing.T) {
 		{"no-nested-userns", "pivot-root", "only the old /proc has the file"},
 		{"proc:/proc", "detach-old-root", "the kernel refuses a new proc without a visible old one"},
 		{"mask:keys", "root-read-only", "the mount points are made while it is writable"},
+		{"close-the-rest", "loopback-socket", "no socket of the launcher's may be at a number that is used here"},
+		{"fork", "socket:*", "the child must not be born with a listening socket"},
+		{"loopback-up", "bind:*", "there is no address to listen on before"},
+		{"listen:*", "hand-out-listeners", "what the launcher gets is ready"},
+		{"hand-out-listeners", "init-close", "pid 1's own copies end there"},
+		{"landlock-connect-443", "landlock-restrict", "a rule after it would not count"},
+		{"landlock-restrict", "probe-connect", "a probe before it proves nothing"},
+		{"control-connect", "probe-connect", "a refusal counts only beside a control"},
+		{"seccomp", "probe-datagram", "a probe before it proves nothing"},
 		{"root-read-only", "pivot-root", "no window in which the root is writable"},
 		{"pivot-root", "detach-old-root", "pivot first"},
 		{"detach-old-root", "enter-root", "the working directory is the old root"},
@@ -157,7 +166,7 @@ func TestOrder(t *testing.T) {
 		{"ready", "wait-for-go", "go answers ready"},
 		{"wait-for-go", "exec-workload", "no instruction of the workload before go"},
 	}
-	p := mustCompile(t, workloadSpec())
+	p := mustCompile(t, endpointSpec())
 	for _, r := range rows {
 		first, then := positions(p, r.first), positions(p, r.then)
 		if len(first) == 0 || len(then) == 0 {
@@ -176,7 +185,7 @@ func TestOrder(t *testing.T) {
 	for _, s := range p.Steps[positions(p, "seccomp")[0]+1:] {
 		tail = append(tail, s.Name)
 	}
-	if want := []string{"probe-seccomp", "ready", "wait-for-go", "exec-workload"}; !slices.Equal(tail, want) {
+	if want := []string{"probe-seccomp", "control-stream", "control-stream-close", "probe-datagram", "ready", "wait-for-go", "exec-workload"}; !slices.Equal(tail, want) {
 		t.Errorf("after seccomp come %q, want %q", tail, want)
 	}
 	// pid 1 continues straight into its exec; the child's part starts where fork jumps to.

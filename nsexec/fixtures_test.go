@@ -2,6 +2,7 @@ package nsexec
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -46,6 +47,28 @@ func exporterSpec() *Spec {
 		Open:    []OpenBelow{{Dir: 3, Name: "summary.csv", To: 5}}, Listable: 3, CapLast: 40,
 		Identity: testIdentity(20002), InitFilter: testFilter(), Filter: testFilter(),
 	}
+}
+
+// endpointSpec is a workload's box with endpoints of every kind of address.
+func endpointSpec() *Spec {
+	s := workloadSpec()
+	for _, at := range []string{"127.64.0.1:443", "192.0.2.10:8443", "192.0.2.10:443", "[2001:db8::5]:443"} {
+		s.Listen = append(s.Listen, listenAt(at))
+	}
+	s.Filter = streamFilter()
+	return s
+}
+
+func listenAt(text string) Listen {
+	at := netip.MustParseAddrPort(text)
+	return Listen{Name: text, IP: at.Addr().AsSlice(), Port: at.Port()}
+}
+
+// streamFilter is testFilter that lets no datagram socket be made either.
+func streamFilter() []byte {
+	const dgram = 2
+	return assemble([]unix.SockFilter{{Code: 0x20}, {Code: 0x15, Jt: 4, K: unix.SYS_UNSHARE}, {Code: 0x15, Jf: 4, K: unix.SYS_SOCKET},
+		{Code: 0x20, K: 24}, {Code: 0x54, K: 0xf}, {Code: 0x15, Jf: 1, K: dgram}, {Code: 6, K: 0x50001}, {Code: 6, K: 0x7fff0000}})
 }
 
 // testStage is argv[0] under which this test binary plays the exporter: it

@@ -64,7 +64,12 @@ func (b *Box) handshake(stop <-chan struct{}) error {
 	b.Phases["maps"], t = time.Since(t), time.Now()
 	buf := make([]byte, wire.MaxMessage)
 	var p wire.Packet
-	p, err = b.golink.Recv(buf, b.streamCount)
+	if len(b.spec.Listen) > 0 {
+		if err := b.takeListeners(buf); err != nil {
+			return err
+		}
+	}
+	p, err = b.golink.Recv(buf, b.descriptorCount)
 	if err != nil {
 		return b.firstFailure(err)
 	}
@@ -118,8 +123,28 @@ func (b *Box) restoreDumpable() {
 	}
 }
 
-// streamCount is how many descriptors a message must carry.
-func (b *Box) streamCount(data []byte) int {
+// takeListeners receives what the set-up listens on, before it builds the root.
+func (b *Box) takeListeners(buf []byte) error {
+	p, err := b.control.Recv(buf, b.descriptorCount)
+	if err != nil {
+		return b.firstFailure(err)
+	}
+	if err := b.failure(p.Data); err != nil {
+		return err
+	}
+	if len(p.Data) != 1 || p.Data[0] != msgListeners || p.PID != b.InitPID {
+		closeAll(p.FDs)
+		return fmt.Errorf("unexpected message %q of pid %d in place of the listening sockets", p.Data[0], p.PID)
+	}
+	b.Listeners = p.FDs
+	return nil
+}
+
+// descriptorCount is how many descriptors a message must carry.
+func (b *Box) descriptorCount(data []byte) int {
+	if len(data) == 1 && data[0] == msgListeners {
+		return len(b.spec.Listen)
+	}
 	if len(data) != 1 || data[0] != msgStreams {
 		return 0
 	}
@@ -174,7 +199,7 @@ func (b *Box) firstFailure(err error) error {
 	buf := make([]byte, wire.MaxMessage)
 	for _, c := range []*wire.Conn{b.control, b.golink} {
 		for {
-			p, err := c.Recv(buf, b.streamCount)
+			p, err := c.Recv(buf, b.descriptorCount)
 			if err != nil {
 				break
 			}

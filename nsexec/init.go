@@ -16,9 +16,10 @@ const StageInit = "nsbox-init"
 // Messages of the control socket. Each starts with its tag; sixteen bytes are
 // always a failure of the set-up program.
 const (
-	msgStreams = 'S' // set-up -> launcher: outer stream ends, held directory
-	msgUp      = 'U' // init -> launcher: 8-byte words: effective|permitted|inheritable|bounding|ambient, environment count
-	msgExit    = 'X' // init -> launcher: wait status, cpu time of all reaped children in microseconds, max RSS in KiB
+	msgStreams   = 'S' // set-up -> launcher: outer stream ends, held directory
+	msgListeners = 'L' // set-up -> launcher: listening sockets in the order of Spec.Listen
+	msgUp        = 'U' // init -> launcher: 8-byte words: effective|permitted|inheritable|bounding|ambient, environment count
+	msgExit      = 'X' // init -> launcher: wait status, cpu time of all reaped children in microseconds, max RSS in KiB
 )
 
 // RunInit is pid 1 of the box: it reaps, reports how the workload ended, and

@@ -34,7 +34,7 @@ func representative(p *Program, i int) bool {
 // Every step is made to fail once. The box must say which it was, and nothing of
 // it may be left: no process, no descriptor.
 func TestEveryStepFailsOnce(t *testing.T) {
-	for name, spec := range bothSpecs() {
+	for name, spec := range boxSpecs() {
 		if spec.Listable >= 0 && unix.Geteuid() != 0 {
 			continue // its directory must belong to an id of the box; only root can make one here
 		}
@@ -116,7 +116,7 @@ func failAfterGo(t *testing.T, box *Box, name string, errno unix.Errno) {
 
 // The set-up holds no capability that its steps could do without.
 func TestEveryCapabilityIsNeeded(t *testing.T) {
-	for name, spec := range bothSpecs() {
+	for name, spec := range boxSpecs() {
 		if spec.Listable >= 0 && unix.Geteuid() != 0 {
 			continue
 		}

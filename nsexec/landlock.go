@@ -150,7 +150,7 @@ func (c *compiler) landlock() (probe func()) {
 	binary.NativeEndian.PutUint64(attr, handledFS(abi))
 	if abi >= 4 {
 		size = 16
-		binary.NativeEndian.PutUint64(attr[8:], 3) // bind and connect TCP: no rule, so none
+		binary.NativeEndian.PutUint64(attr[8:], 3) // bind and connect TCP: only what landlockPorts grants
 	}
 	if abi >= 6 {
 		size = 24
@@ -175,6 +175,9 @@ func (c *compiler) landlock() (probe func()) {
 		binary.NativeEndian.PutUint64(rule, llExecute|llReadFile)
 		binary.NativeEndian.PutUint32(rule[8:], fdChildSelf)
 		c.add("landlock-grant-self", "the stage's own image lies outside the root", unix.SYS_LANDLOCK_ADD_RULE, load(rs), imm(unix.LANDLOCK_RULE_PATH_BENEATH), bytesArg(rule), imm(0))
+	}
+	if abi >= 4 {
+		c.landlockPorts(rs)
 	}
 	c.add("landlock-restrict", "after no_new_privs, which an unprivileged caller needs first", unix.SYS_LANDLOCK_RESTRICT_SELF, load(rs), imm(0))
 	return func() { c.landlockProbe(grants) }

@@ -36,7 +36,7 @@ func TestMessageTable(t *testing.T) {
 		return make([]string, 6)
 	}
 	// What the launcher accepts.
-	for tag, size := range map[byte]int{msgStreams: 1, reportTag: reportSize, msgUp: 1 + 8*6, msgExit: 1 + 8*3} {
+	for tag, size := range map[byte]int{msgStreams: 1, msgListeners: 1, reportTag: reportSize, msgUp: 1 + 8*6, msgExit: 1 + 8*3} {
 		if got := find(tag)[3]; got != fmt.Sprint(size) {
 			t.Errorf("%c has %s bytes in the table, %d in the code", tag, got, size)
 		}
@@ -45,12 +45,12 @@ func TestMessageTable(t *testing.T) {
 		}
 	}
 	// What the set-up sends, on which socket, and the descriptors it sends with it.
-	p := mustCompile(t, workloadSpec())
-	sender := map[string]string{"hand-out": string(byte(msgStreams)), "ready": string(byte(reportTag))}
+	p := mustCompile(t, endpointSpec())
+	sender := map[string]string{"hand-out": string(byte(msgStreams)), "hand-out-listeners": string(byte(msgListeners)), "ready": string(byte(reportTag))}
 	for step, tag := range sender {
 		s := p.Steps[positions(p, step)[0]]
 		on := map[uintptr]string{fdControl: "control", fdGo: "go", fdChildGo: "go"}[s.Args[0].imm]
-		if row := find(tag[0]); row[1] != on || !strings.HasPrefix(row[2], s.Stage) {
+		if row := find(tag[0]); row[1] != on || !strings.HasPrefix(strings.ReplaceAll(row[2], "-", ""), s.Stage) {
 			t.Errorf("%s is sent by %s on %s; the table says %v", tag, s.Stage, on, row)
 		}
 	}
@@ -65,15 +65,19 @@ func TestMessageTable(t *testing.T) {
 		}
 	}
 	b := &Box{spec: workloadSpec()}
-	if got := b.streamCount([]byte{msgStreams}); got != 4 {
+	if got := b.descriptorCount([]byte{msgStreams}); got != 4 {
 		t.Errorf("with stdin and a held directory S carries %d, want the table's most, 4", got)
 	}
 	b.spec.Stdin, b.spec.Hold = false, ""
-	if got := b.streamCount([]byte{msgStreams}); got != 2 {
+	if got := b.descriptorCount([]byte{msgStreams}); got != 2 {
 		t.Errorf("S carries %d, want the table's least, 2", got)
 	}
-	for _, other := range [][]byte{{msgUp}, {msgStreams, 0}, nil, make([]byte, 16)} {
-		if got := b.streamCount(other); got != 0 {
+	b.spec.Listen = endpointSpec().Listen
+	if got := b.descriptorCount([]byte{msgListeners}); got != len(b.spec.Listen) {
+		t.Errorf("L carries %d, want one for each of %d endpoints", got, len(b.spec.Listen))
+	}
+	for _, other := range [][]byte{{msgUp}, {msgStreams, 0}, {msgListeners, 0}, nil, make([]byte, 16)} {
+		if got := b.descriptorCount(other); got != 0 {
 			t.Errorf("%q may carry %d descriptors", other, got)
 		}
 	}
@@ -81,7 +85,7 @@ func TestMessageTable(t *testing.T) {
 	for _, r := range rows[1:] {
 		tags = append(tags, r[0])
 	}
-	if want := []string{"M", "S", "R", "U", "G", "X", "-"}; !slices.Equal(tags, want) {
+	if want := []string{"M", "L", "S", "R", "U", "G", "X", "-"}; !slices.Equal(tags, want) {
 		t.Errorf("the table has %v, want %v", tags, want)
 	}
 }

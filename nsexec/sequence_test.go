@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ var update = flag.Bool("update", false, "rewrite SEQUENCE.md and the golden file
 
 const sequenceHead = `# The set-up, step by step
 
-Generated from the compiled programs of two representative boxes by
+Generated from the compiled programs of representative boxes by
 ` + "`go test ./nsexec -run Doc -args -update`" + `; a test fails if it is stale. doc.go tells
 how it works; this page is what the kernel is asked, in order. Paths and counts
 depend on the policy. *setup* is pid 1 until its exec, *init* its last steps
@@ -32,10 +33,14 @@ func TestSequenceDoc(t *testing.T) {
 	for _, box := range []struct {
 		title string
 		spec  *Spec
-	}{{"The workload's box", workloadSpec()}, {"The exporter's box", exporterSpec()}} {
+	}{{"The workload's box", workloadSpec()}, {"The exporter's box", exporterSpec()}, {"What a box with endpoints has besides", endpointSpec()}} {
 		box.spec.Identity.Kind = "" // not part of the program
 		fmt.Fprintf(&b, "\n## %s\n\n", box.title)
-		writeSequence(&b, mustCompile(t, box.spec))
+		p := mustCompile(t, box.spec)
+		if len(box.spec.Listen) > 0 {
+			onlyEndpointSteps(t, p)
+		}
+		writeSequence(&b, p)
 	}
 	got := b.String()
 	if *update {
@@ -50,6 +55,13 @@ func TestSequenceDoc(t *testing.T) {
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("SEQUENCE.md is stale (go test -run Doc -args -update rewrites it):\n%s", diff)
 	}
+}
+
+// onlyEndpointSteps leaves the steps that the same box without endpoints lacks.
+func onlyEndpointSteps(t *testing.T, p *Program) {
+	t.Helper()
+	plain := mustCompile(t, workloadSpec())
+	p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return len(positions(plain, s.Name)) > 0 })
 }
 
 func writeSequence(b *strings.Builder, p *Program) {
@@ -127,6 +139,7 @@ func syscallName(nr uintptr) string {
 		unix.SYS_SCHED_SETAFFINITY: "sched_setaffinity", unix.SYS_SECCOMP: "seccomp", unix.SYS_SENDMSG: "sendmsg", unix.SYS_SETDOMAINNAME: "setdomainname",
 		unix.SYS_SETGROUPS: "setgroups", unix.SYS_SETHOSTNAME: "sethostname", unix.SYS_SETRESGID: "setresgid", unix.SYS_SETRESUID: "setresuid", unix.SYS_SETSID: "setsid",
 		unix.SYS_SYMLINKAT: "symlinkat", unix.SYS_UMASK: "umask", unix.SYS_UMOUNT2: "umount2", unix.SYS_UNSHARE: "unshare", unix.SYS_WRITE: "write",
+		unix.SYS_BIND: "bind", unix.SYS_CONNECT: "connect", unix.SYS_IOCTL: "ioctl", unix.SYS_LISTEN: "listen", unix.SYS_SENDTO: "sendto", unix.SYS_SETSOCKOPT: "setsockopt", unix.SYS_SOCKET: "socket",
 	}
 	if name, ok := names[nr]; ok {
 		return name
@@ -136,7 +149,7 @@ func syscallName(nr uintptr) string {
 
 // A call without a name in the table would make the page useless.
 func TestEveryCallHasAName(t *testing.T) {
-	for _, s := range []*Spec{workloadSpec(), exporterSpec()} {
+	for _, s := range []*Spec{endpointSpec(), exporterSpec()} {
 		for _, step := range mustCompile(t, s).Steps {
 			if strings.HasPrefix(syscallName(step.Nr), "system call") {
 				t.Errorf("step %s: call %d is not named", step.Name, step.Nr)

@@ -31,15 +31,16 @@ const cloneFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | u
 
 // Box is one sandbox from its birth to its end.
 type Box struct {
-	InitPID  int // pid 1 of the box, as the launcher sees it
-	ChildPID int // the workload's process
-	Stdout   *os.File
-	Stderr   *os.File
-	Stdin    *os.File // nil unless Spec.Stdin
-	Held     int      // descriptor of Spec.Hold, or -1; the caller closes it
-	Report   *Report
-	Init     InitReport
-	Phases   map[string]time.Duration // clone, maps, setup, init
+	InitPID   int // pid 1 of the box, as the launcher sees it
+	ChildPID  int // the workload's process
+	Stdout    *os.File
+	Stderr    *os.File
+	Stdin     *os.File // nil unless Spec.Stdin
+	Held      int      // descriptor of Spec.Hold, or -1; the caller closes it
+	Listeners []int    // listening sockets in the order of Spec.Listen; the caller closes them
+	Report    *Report
+	Init      InitReport
+	Phases    map[string]time.Duration // clone, maps, setup, init
 
 	spec    *Spec
 	steps   []Step

@@ -105,8 +105,10 @@ type Spec struct {
 	Stdin        bool           `json:"stdin"`          // a pipe instead of /dev/null
 	Hold         string         `json:"hold,omitempty"` // directory whose descriptor is handed out before "go"
 	Open         []OpenBelow    `json:"open,omitempty"`
-	Listable     int            `json:"listable"` // passed directory descriptor made 0555 and so sealed, or -1
-	CapLast      int            `json:"cap_last"` // highest capability the kernel knows
+	Listable     int            `json:"listable"`             // passed directory descriptor made 0555 and so sealed, or -1
+	Listen       []Listen       `json:"listen,omitempty"`     // where the box listens for its endpoints; none: lo stays down
+	AnySocket    bool           `json:"any_socket,omitempty"` // the filter has no rule on sockets, by the operator's word: none is probed
+	CapLast      int            `json:"cap_last"`             // highest capability the kernel knows
 	Identity     Identity       `json:"identity"`
 	InitFilter   filter.Program `json:"-"`
 	Filter       filter.Program `json:"-"`

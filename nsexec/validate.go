@@ -20,7 +20,7 @@ const (
 // that the kernel would read only in part (a NUL ends a C string) and numbers
 // that it would cut.
 func (s *Spec) Validate() error {
-	for _, check := range []func() error{s.validateRoot, s.validateText, s.validateIdentity, s.validateCommand, s.validateLimits, s.validateFilters} {
+	for _, check := range []func() error{s.validateRoot, s.validateText, s.validateIdentity, s.validateCommand, s.validateLimits, s.validateFilters, s.validateListen} {
 		if err := check(); err != nil {
 			return err
 		}

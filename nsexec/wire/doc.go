@@ -12,6 +12,7 @@
 //
 //	tag | socket  | from -> to           | bytes | descriptors | then
 //	M   | control | launcher -> set-up   | 1     | 0           | the id maps are written: the set-up goes on
+//	L   | control | set-up -> launcher   | 1     | 1 to 64     | only where endpoints are listed: their listening sockets
 //	S   | go      | child -> launcher    | 1     | 2 to 4      | outer ends of stdout, stderr, of stdin if asked for, the held directory if any
 //	R   | go      | child -> launcher    | 4096  | 0           | what the kernel says the child is now; the child waits for G or EOF
 //	U   | control | init -> launcher     | 49    | 0           | pid 1 has exec'd: its five capability sets and the size of its environment
@@ -20,7 +21,7 @@
 //	-   | both    | set-up -> launcher   | 16    | 0           | a step failed: header (its upper half is the step) and raw result; then EOF
 //
 // A failure has no tag and is known by its length, which no other message has.
-// S comes before R and R before G; U comes at any time after M. EOF on control
+// S comes before R and R before G; U comes at any time after M, and L, if at all, between the two. EOF on control
 // means that the box is gone, EOF on go after G that the exec succeeded. In the
 // box EOF means that the launcher is gone: the set-up's read fails, init exits.
 //

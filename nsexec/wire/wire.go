@@ -12,7 +12,7 @@ import (
 const MaxMessage = 4096
 
 // maxFDs bounds the descriptors of one message.
-const maxFDs = 8
+const maxFDs = 64
 
 // ErrTruncated says that data or control part did not fit.
 var ErrTruncated = errors.New("message truncated")
