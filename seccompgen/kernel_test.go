@@ -102,7 +102,7 @@ func TestKernelRefusals(t *testing.T) {
 	got, control := answers(mustCompile(t, Workload(Options{}))), answers(nil)
 	missing := map[string]bool{"clone3": true, "io_uring_setup": true, "io_setup": true, "number_9999": true}
 	killed, fault := "signal "+strconv.Itoa(int(syscall.SIGSYS)), "signal "+strconv.Itoa(int(syscall.SIGSEGV))
-	if len(got) < 47 || len(control) != len(got) {
+	if len(got) < 49 || len(control) != len(got) {
 		t.Errorf("%d answers, control %d", len(got), len(control))
 	}
 	for name, answer := range got {

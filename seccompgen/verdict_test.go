@@ -218,6 +218,13 @@ func TestWorkloadByHand(t *testing.T) {
 		{"memfd_create", []uint64{0, 1}, eperm},            // Python's default
 		{"memfd_create", []uint64{0, 8}, allow},            // MFD_NOEXEC_SEAL
 		{"memfd_create", []uint64{0, 0x10}, eperm},         // MFD_EXEC
+		{"memfd_create", []uint64{0, 0xc}, eperm},          // MFD_NOEXEC_SEAL|MFD_HUGETLB
+		{"mmap", []uint64{0, 0, 3, 0x22}, allow},           // MAP_PRIVATE|MAP_ANONYMOUS
+		{"mmap", []uint64{0, 0, 3, 0x21}, allow},           // MAP_SHARED|MAP_ANONYMOUS
+		{"mmap", []uint64{0, 0, 3, 0x40022}, eperm},        // MAP_HUGETLB
+		{"mmap", []uint64{0, 0, 3, 0x54040001}, eperm},     // of 2 MiB, shared
+		{"shmget", []uint64{0, 0, 0o1600}, allow},          // IPC_CREAT
+		{"shmget", []uint64{0, 0, 0o5600}, eperm},          // SHM_HUGETLB
 		{"personality", []uint64{0xffffffff}, allow},       // query
 		{"personality", []uint64{0}, allow},                //
 		{"personality", []uint64{0x40000}, eperm},          // ADDR_NO_RANDOMIZE
@@ -264,6 +271,7 @@ func TestOptionsCloseTheirCalls(t *testing.T) {
 		{Options{DenyAffinity: true}, "sched_setaffinity", nil},
 		{Options{DenySharedMemory: true}, "memfd_create", []uint64{0, 8}},
 		{Options{DenySharedMemory: true}, "shmget", nil},
+		{Options{DenySharedMemory: true}, "mmap", []uint64{0, 0, 3, 0x21}},
 		{Options{DenySharedMemory: true}, "shmat", nil},
 		{Options{DenySharedMemory: true}, "shmctl", nil},
 		{Options{DenySharedMemory: true}, "shmdt", nil},
@@ -273,6 +281,17 @@ func TestOptionsCloseTheirCalls(t *testing.T) {
 		}
 		if got := mustCompile(t, Workload(Options{})).Run(call(t, tc.name, tc.args...)); got != filter.ActAllow {
 			t.Errorf("control without the option: %s: %#x", tc.name, got)
+		}
+	}
+	strict := mustCompile(t, Workload(Options{DenySharedMemory: true}))
+	for _, flags := range []uint64{0x40000, 0x40001, 0x40020, 0x40021, 0x40022, 0x40103} {
+		if got := strict.Run(call(t, "mmap", 0, 0, 3, flags)); got != eperm {
+			t.Errorf("shared memory denied: mmap of huge pages %#x: %#x, want EPERM", flags, got)
+		}
+	}
+	for _, flags := range []uint64{0x22, 0x1, 0x2, 0x3} {
+		if got := strict.Run(call(t, "mmap", 0, 0, 3, flags)); got != filter.ActAllow {
+			t.Errorf("shared memory denied: mmap %#x: %#x, want allowed", flags, got)
 		}
 	}
 }

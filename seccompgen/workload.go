@@ -101,7 +101,8 @@ func Workload(o Options) Profile {
 		personalityRule(),
 		prctlRule(),
 	}
-	rules = append(rules, affinity(o.DenyAffinity), sharedAnonymous(o.DenySharedMemory), socketBuffers(o.DenySharedMemory), pipeSize(o.DenySharedMemory), systemV(o.DenySharedMemory), memfd(o.DenySharedMemory))
+	rules = append(rules, affinity(o.DenyAffinity), mappings(o.DenySharedMemory), socketBuffers(o.DenySharedMemory), pipeSize(o.DenySharedMemory), memfd(o.DenySharedMemory))
+	rules = append(rules, systemV(o.DenySharedMemory)...)
 	return Profile{Name: "workload", Rules: append(rules, refused()...)}
 }
 
@@ -121,19 +122,28 @@ func coreLimit(arg, set int) *When {
 	return &When{Arg: arg, What: "resource is", Mask: ^uint32(0), In: []Value{{"RLIMIT_CORE", 4}}, NonNull: set}
 }
 
-// sharedAnonymous, socketBuffers and pipeSize are about memory that no process's
-// own limit counts, so they matter where only that limit is there.
-func sharedAnonymous(deny bool) Rule {
-	r := Rule{Class: "mappings", Syscalls: calls(`mmap`), Verdict: Allow, Why: "memory and files of the process, bounded by the memory limit"}
-	if deny {
-		const sharedAnonymous = 0x21 // MAP_SHARED|MAP_ANONYMOUS; MAP_SHARED_VALIDATE has the bit of MAP_SHARED
-		r.Class, r.Verdict, r.Else = "shared_memory", Deny, Allow
-		r.Why = "memory is only limited per process here, and shared pages outlive their mapping unseen"
-		r.When = &When{Arg: 3, What: "flags hold", Mask: sharedAnonymous, In: []Value{{"MAP_SHARED|MAP_ANONYMOUS", sharedAnonymous}}}
+// mappings keeps huge pages of the host's pool from the box, since memory.max does
+// not count them; where memory is only limited per process, shared pages too.
+func mappings(denyShared bool) Rule {
+	const (
+		shared = 0x21    // MAP_SHARED|MAP_ANONYMOUS; MAP_SHARED_VALIDATE has the bit of MAP_SHARED
+		huge   = 0x40000 // MAP_HUGETLB
+	)
+	r := Rule{Class: "huge_pages", Syscalls: calls(`mmap`), Verdict: Deny, Else: Allow,
+		Why:  "pages of the host's huge page pool are in no memory limit; all other mappings are bounded by it",
+		When: &When{Arg: 3, What: "flags hold", Mask: huge, In: []Value{{"MAP_HUGETLB", huge}}}}
+	if denyShared {
+		r.Class = "shared_memory"
+		r.Why = "memory is only limited per process here, and shared or huge pages outlive their mapping unseen"
+		r.When.Mask |= shared
+		r.When.In = []Value{{"MAP_SHARED|MAP_ANONYMOUS", shared}, {"MAP_HUGETLB", huge},
+			{"MAP_HUGETLB|MAP_SHARED", huge | 0x1}, {"MAP_HUGETLB|MAP_ANONYMOUS", huge | 0x20}, {"all three", huge | shared}}
 	}
 	return r
 }
 
+// socketBuffers and pipeSize are about memory that no process's own limit counts,
+// so they matter where only that limit is there.
 func socketBuffers(deny bool) Rule {
 	r := Rule{Class: "socket options", Syscalls: calls(`setsockopt`), Verdict: Allow, Why: "options of unix sockets; buffers count as memory of the job"}
 	if deny {
@@ -154,20 +164,25 @@ func pipeSize(deny bool) Rule {
 	return r
 }
 
-func systemV(deny bool) Rule {
-	r := Rule{Class: "shared_memory", Syscalls: calls(`shmget shmat shmctl shmdt semget semop semtimedop semctl msgget msgsnd msgrcv msgctl`), Verdict: Allow,
+func systemV(deny bool) []Rule {
+	segment := Rule{Class: "huge_pages", Syscalls: calls(`shmget`), Verdict: Deny, Else: Allow,
+		Why:  "a System V segment lives in the box's ipc namespace and counts as its memory, unless it is of the host's huge pages",
+		When: &When{Arg: 2, What: "flags hold", Mask: 0o4000, In: []Value{{"SHM_HUGETLB", 0o4000}}}}
+	rest := Rule{Class: "shared_memory", Syscalls: calls(`shmat shmctl shmdt semget semop semtimedop semctl msgget msgsnd msgrcv msgctl`), Verdict: Allow,
 		Why: "System V segments, semaphores and queues live in the box's ipc namespace and count as its memory"}
 	if deny {
-		r.Verdict = Deny
-		r.Why = "memory is only limited per process here, and these belong to none: sets of semaphores alone could fill the host's"
+		rest.Verdict = Deny
+		rest.Why = "memory is only limited per process here, and these belong to none: sets of semaphores alone could fill the host's"
+		rest.Syscalls = append(rest.Syscalls, segment.Syscalls...)
+		return []Rule{rest}
 	}
-	return r
+	return []Rule{segment, rest}
 }
 
 func memfd(deny bool) Rule {
 	r := Rule{Class: "memory files", Syscalls: calls(`memfd_create`), Verdict: Allow, Else: Deny, ElseIs: "executable_memfd",
-		Why:  "a memory file that can never be executed; otherwise it is a way around noexec mounts",
-		When: &When{Arg: 1, What: "flags hold", Mask: 0x8, In: []Value{{"MFD_NOEXEC_SEAL", 0x8}}}}
+		Why:  "a memory file that can never be executed, otherwise it is a way around noexec mounts, and not of huge pages, which no memory limit counts",
+		When: &When{Arg: 1, What: "flags without MFD_HUGETLB hold", Mask: 0x8 | 0x4, In: []Value{{"MFD_NOEXEC_SEAL", 0x8}}}}
 	if deny {
 		return Rule{Class: "shared_memory_file", Syscalls: r.Syscalls, Verdict: Deny,
 			Why: "memory is only limited per process here, and a memory file belongs to none"}

@@ -12,8 +12,10 @@ def call(name, nr, *args):
     r = libc.syscall(ctypes.c_long(nr), *[a if isinstance(a, ctypes._SimpleCData) else ctypes.c_long(a) for a in args])
     print(name, ctypes.get_errno() if r == -1 else 0, flush=True)
     if name in ("memfd_create", "memfd_create_exec", "userfaultfd", "perf_event_open", "socket_inet", "socket_inet6",
-                "socket_netlink", "socket_vsock", "socket_high_bits", "io_uring_setup") and r >= 0:
+                "memfd_create_huge", "socket_netlink", "socket_vsock", "socket_high_bits", "io_uring_setup") and r >= 0:
         os.close(r)
+    if name == "shmget_huge" and r >= 0:
+        libc.shmctl(r, 0, None)
 
 
 call("unshare", 272, 0)
@@ -55,6 +57,9 @@ call("tiocsti", 16, -1, 0x5412, BAD)
 call("tiocsti_high_bits", 16, -1, (1 << 32) | 0x5412, BAD)
 call("tioclinux", 16, -1, 0x541c, BAD)
 call("memfd_create", 319, ctypes.c_char_p(b"x"), 1)
+call("memfd_create_huge", 319, ctypes.c_char_p(b"x"), 0x8 | 0x4)
+call("mmap_huge", 9, 0, 2 << 20, 3, 0x40022, -1, 0)
+call("shmget_huge", 29, 0, 2 << 20, 0o5600)
 call("prctl_set_mm", 157, 35, 99, 0, 0, 1)
 call("seccomp_listener", 317, 1, 8, BAD)
 call("clone3", 435, BAD, 0)
