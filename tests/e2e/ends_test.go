@@ -11,13 +11,17 @@ import (
 	"nsbox/tests/harness"
 )
 
+// late, in ms, is far beyond what a kill takes on a busy machine and far below
+// what the trees of these tests would take by themselves.
+const late = 5000
+
 // TestS13a: a tree that waits ends by the wall, not by cpu or tasks.
 func TestS13a(t *testing.T) {
 	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
 		s.Run(limits(s.Profile("TP-WALL"), "wait together", "0.3")).WantOK()
 		run := s.Run(limits(s.Profile("TP-WALL"), "wait together", "4")).Want(launcher.TimeoutWall, launcher.ExitLimit)
 		r := run.Result.Resources
-		if r.WallMS < 1000 || r.WallOvershoot > 1000 || r.CPUUsec > 1_000_000 {
+		if r.WallMS < 1000 || r.WallOvershoot > 2500 || r.CPUUsec > 1_000_000 {
 			t.Errorf("wall %.1f ms, overshoot %.1f ms, cpu %d µs", r.WallMS, r.WallOvershoot, r.CPUUsec)
 		}
 		s.WantGone(t, 0)
@@ -69,7 +73,7 @@ func TestStubbornTrees(t *testing.T) {
 	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
 		for _, how := range []string{"keeps stdout", "writes on", "double fork", "stopped child"} {
 			run := s.Run(harness.Job{Script: script("stubborn.py"), Args: []string{how}}).WantOK()
-			if run.Result.Resources.WallMS > 1000 || run.Took > 3*time.Second {
+			if run.Result.Resources.WallMS > late || run.Took > 2*late*time.Millisecond {
 				t.Errorf("%s: the program took %.0f ms, nsbox %s", how, run.Result.Resources.WallMS, run.Took)
 			}
 			s.WantGone(t, 0)
@@ -83,7 +87,7 @@ func TestStubbornTrees(t *testing.T) {
 				t.Errorf("control: %d processes of the tree live", n)
 			}
 			run := live.Wait().Want(launcher.TimeoutWall, launcher.ExitLimit)
-			if run.Result.Resources.WallOvershoot > 1000 {
+			if run.Result.Resources.WallOvershoot > late {
 				t.Errorf("%s: stopped %.0f ms late", how, run.Result.Resources.WallOvershoot)
 			}
 			s.WantGone(t, 0)
@@ -102,7 +106,7 @@ func TestCancel(t *testing.T) {
 			live.Signal(sig)
 			run := live.Wait().Want(launcher.Cancelled, status)
 			took := time.Since(sent)
-			if took > time.Second {
+			if took > late*time.Millisecond {
 				t.Errorf("%v: nsbox ended %s later", sig, took)
 			}
 			if run.Result.Cleanup.Outcome != launcher.CleanupVerified {

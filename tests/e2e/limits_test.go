@@ -136,7 +136,7 @@ func TestForkBomb(t *testing.T) {
 		if workers > 32 || workers < 30 {
 			t.Errorf("%d processes of the bomb live on the host, want 31 or 32", workers)
 		}
-		if run.Result.Resources.WallOvershoot > 1000 || run.Took > 5*time.Second {
+		if run.Result.Resources.WallOvershoot > late || run.Took > 3*late*time.Millisecond {
 			t.Errorf("the bomb ended %.0f ms late, nsbox after %s", run.Result.Resources.WallOvershoot, run.Took)
 		}
 		s.WantGone(t, 0)
