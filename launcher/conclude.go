@@ -43,7 +43,7 @@ func (r *run) conclude(e ending) {
 // finish is the one way out of an attempt that exists.
 func (r *run) finish(ctx context.Context, gone bool) {
 	r.res.Digests.Plan, _ = r.planDigest() // its error has stopped the run before "go"
-	f := &finalizer{root: r.gathered.cgroup, cpu: r.gathered.facts.CPU, res: &r.res, plan: r.plan, att: r.att, group: r.group, self: r.self, init: r.filters.init, cache: r.state.cache(), staged: r.staged, held: r.held, copied: r.att.dir + "/artifact"}
+	f := &finalizer{root: r.gathered.cgroup, cpu: r.gathered.facts.CPU, res: &r.res, plan: r.plan, att: r.att, group: r.group, self: r.self, init: r.filters.init, cache: r.state.cache(), staged: r.staged, held: r.held, copied: copiesIn(r.att.dir, r.plan.Exporter.Bounds.Slots())}
 	t := time.Now()
 	ok := f.stopProof(gone)
 	t = r.phase("stop", t)
@@ -77,8 +77,8 @@ func (r *run) finish(ctx context.Context, gone bool) {
 func (r *run) deliver(f *finalizer) {
 	t := time.Now()
 	if r.req.Deliver == "" {
-		// Nobody named a directory: the accepted copy stays in the attempt's.
-		r.res.Delivery = DeliveryResult{Outcome: Delivered, Path: f.copied}
+		// Nobody named a directory: what was accepted stays in the attempt's.
+		r.res.Delivery = f.copied.delivery(f.copied[0], r.res.Artifact)
 		return
 	}
 	dir, err := filepath.Abs(r.req.Deliver) // recovery has another working directory
@@ -87,7 +87,11 @@ func (r *run) deliver(f *finalizer) {
 		r.res.Delivery.Outcome = DeliveryBlocked
 		return
 	}
-	f.record(journal.DeliverIntent, map[string]string{"dir": dir, "name": r.res.Artifact.Name})
+	name := r.res.Artifact.Name
+	if f.copied.several() {
+		name = r.att.id
+	}
+	f.record(journal.DeliverIntent, map[string]string{"dir": dir, "name": name})
 	if f.broken {
 		return // delivery is BLOCKED; the accepted copy stays in the attempt's directory
 	}
@@ -97,7 +101,12 @@ func (r *run) deliver(f *finalizer) {
 		return
 	}
 	private := unix.Umask(r.umask)
-	path, err := deliver(f.copied, r.req.Deliver, r.res.Artifact.Name, r.res.Artifact.SHA256)
+	var path string
+	if f.copied.several() {
+		path, err = deliverSeveral(f.copied, r.res.Artifact.Files, r.req.Deliver)
+	} else {
+		path, err = deliver(f.copied[0], r.req.Deliver, name, r.res.Artifact.SHA256)
+	}
 	unix.Umask(private)
 	if err != nil {
 		f.fail(reason.Of(err))
@@ -107,8 +116,8 @@ func (r *run) deliver(f *finalizer) {
 		f.record(journal.DeliverAbandoned, nil)
 		return
 	}
-	f.record(journal.Delivered, map[string]string{"path": filepath.Join(dir, r.res.Artifact.Name)})
-	r.res.Delivery = DeliveryResult{Outcome: Delivered, Path: path}
+	f.record(journal.Delivered, map[string]string{"path": filepath.Join(dir, name)})
+	r.res.Delivery = f.copied.delivery(path, r.res.Artifact)
 	r.phase("deliver", t)
 }
 

@@ -22,15 +22,15 @@ import (
 )
 
 // The exporter's descriptors, besides its streams; its own package documents them.
+// The allowed names follow the staging files.
 const (
 	exportDirFD     = 3
 	exportStagingFD = 4
-	exportFirstName = 5
 )
 
 // export runs the second sandbox over the held /out. The launcher opens nothing
-// below /out: it hands in the descriptor of its root and a file of its own to
-// write to, and believes only what it reads from that file itself.
+// below /out: it hands in the descriptor of its root and files of its own to
+// write to, and believes only what it reads from those files itself.
 type export struct {
 	plan   *Plan
 	att    *attempt
@@ -38,7 +38,7 @@ type export struct {
 	self   int
 	init   filter.Program
 	cache  string
-	staged string         // the launcher's own file
+	staged copies
 	root   *cgroupv2.Root // nil: no group for the exporter
 	group  *cgroupv2.Group
 	cpu    int // one cpu: with two, the Go runtime of the stage may race into a fifth thread
@@ -61,14 +61,18 @@ func (x *export) run(ctx context.Context) exported {
 		return out
 	}
 	deadline := time.Now().Add(min(x.plan.Limits.Exporter.Wall, x.plan.Limits.Attempt.ExporterLifecycle))
-	if err := x.att.record(journal.CopyIntent, map[string]string{"path": x.staged}); err != nil {
+	if err := x.att.record(journal.CopyIntent, map[string]string{"path": x.staged[0], "files": fmt.Sprint(len(x.staged))}); err != nil {
 		return fail(err)
 	}
-	staging, err := os.OpenFile(x.staged, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	staging, err := x.staged.create()
+	defer func() {
+		for _, f := range staging {
+			f.Close()
+		}
+	}()
 	if err != nil {
 		return fail(err)
 	}
-	defer staging.Close()
 	spec, err := x.spec()
 	if err != nil {
 		return fail(err)
@@ -76,7 +80,10 @@ func (x *export) run(ctx context.Context) exported {
 	if err := x.att.record(journal.ExporterIntent, map[string]string{"cgroup": x.groupName()}); err != nil {
 		return fail(err)
 	}
-	files := nsexec.Files{Self: x.self, Cgroup: -1, Work: -1, Pass: []nsexec.Pass{{From: x.held, To: exportDirFD}, {From: int(staging.Fd()), To: exportStagingFD}}}
+	files := nsexec.Files{Self: x.self, Cgroup: -1, Work: -1, Pass: []nsexec.Pass{{From: x.held, To: exportDirFD}}}
+	for i, f := range staging {
+		files.Pass = append(files.Pass, nsexec.Pass{From: int(f.Fd()), To: exportStagingFD + i})
+	}
 	applied, err := x.confine(&files)
 	defer x.release()
 	if err != nil {
@@ -241,9 +248,12 @@ func (x *export) watch(ctx context.Context, box *nsexec.Box, deadline time.Time,
 func (x *export) spec() (*nsexec.Spec, error) {
 	ep, l := x.plan.Exporter, x.plan.Limits.Exporter
 	req := exporter.Request{Bounds: ep.Bounds, OwnerUID: uint32(x.plan.Box.UID), OwnerGID: uint32(x.plan.Box.GID)}
+	for i := range x.staged {
+		req.Staging = append(req.Staging, exportStagingFD+i)
+	}
 	var open []nsexec.OpenBelow
 	for i, name := range ep.Bounds.AllowedNames {
-		fd := exportFirstName + i
+		fd := exportStagingFD + len(x.staged) + i
 		open = append(open, nsexec.OpenBelow{Dir: exportDirFD, Name: name, To: fd})
 		req.Names = append(req.Names, exporter.Handle{Name: name, FD: fd})
 	}
@@ -298,21 +308,41 @@ func (x *export) judge(out exported, line []byte, fail func(error) exported) exp
 		a.Outcome, a.Reasons = ArtifactRejected, rep.Codes()
 		out.findings, out.omitted = rep.Reasons, rep.Omitted
 	case exporter.Accepted:
-		bytes, digest, err := hashFile(x.staged)
-		if err != nil || bytes != rep.Bytes || digest != rep.SHA256 {
+		files, err := x.staged.verify(rep.Files)
+		if err != nil {
 			a.Outcome = ArtifactUnverified
-			out.failure = reason.Wrap(reason.ExportFailed, x.staged, "the launcher's own digest of the copy is not what the exporter reported", "the attempt is quarantined; look at it before anything else", err)
+			out.failure = reason.Wrap(reason.ExportFailed, "the copy of the artifact", "cannot be relied on", "the attempt is quarantined; look at it before anything else", err)
 			return out
 		}
-		if err := os.Chmod(x.staged, 0o400); err != nil {
+		if *a, err = x.accept(files); err != nil {
 			return fail(err)
 		}
-		*a = ArtifactResult{Outcome: ArtifactAccepted, Reasons: []string{}, Name: rep.Name, Bytes: bytes, Rows: rep.Rows, SHA256: digest}
 	}
-	if err := x.att.record(journal.CopyVerified, map[string]string{"artifact": a.Outcome, "sha256": a.SHA256}); err != nil {
+	verified := map[string]string{"artifact": a.Outcome, "sha256": a.SHA256}
+	if a.Files != nil {
+		verified["manifest"] = manifestName
+	}
+	if err := x.att.record(journal.CopyVerified, verified); err != nil {
 		return fail(err)
 	}
 	return out
+}
+
+// accept tells verified files: one as itself, several by their manifest.
+func (x *export) accept(files []ArtifactFile) (ArtifactResult, error) {
+	a := ArtifactResult{Outcome: ArtifactAccepted, Reasons: []string{}}
+	if !x.staged.several() {
+		f := files[0]
+		a.Name, a.Bytes, a.Rows, a.SHA256 = f.Name, f.Bytes, f.Rows, f.SHA256
+		return a, nil
+	}
+	var err error
+	a.Files = files
+	for _, f := range files {
+		a.Bytes += f.Bytes
+	}
+	a.SHA256, err = writeManifest(x.att.dir, files)
+	return a, err
 }
 
 // hashFile reads the launcher's own file; digest has the "sha256:" prefix.

@@ -35,7 +35,7 @@ type finalizer struct {
 	broken bool   // a record could not be written: nothing that rests on one is done any more
 	staged string // inputs' directory, or empty
 	held   int    // /out, or -1
-	copied string // the exporter's copy
+	copied copies // the exporter's
 }
 
 // stopProof shows that no process of the box is left: pid 1 was reaped (its pid
@@ -148,12 +148,18 @@ func (f *finalizer) destroyOnce(deadline time.Time) error {
 		errs = append(errs, f.group.Remove(ctx))
 		cancel()
 	}
-	if f.res.Artifact.Outcome != ArtifactAccepted && f.copied != "" {
-		if err := os.Remove(f.copied); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, err)
-		}
+	return errors.Join(append(errs, f.copied.remove(f.kept()))...)
+}
+
+// kept is how many of the copies hold accepted files: the first ones.
+func (f *finalizer) kept() int {
+	switch a := f.res.Artifact; {
+	case a.Outcome != ArtifactAccepted:
+		return 0
+	case f.copied.several():
+		return len(a.Files)
 	}
-	return errors.Join(errs...)
+	return 1
 }
 
 // verify looks again, independently of what the removals returned.
@@ -172,8 +178,8 @@ func (f *finalizer) verify() error {
 		gone(f.group.Path())
 		gone(f.group.Path() + "-export")
 	}
-	if f.res.Artifact.Outcome != ArtifactAccepted {
-		gone(f.copied)
+	for _, path := range f.copied.beyond(f.kept()) {
+		gone(path)
 	}
 	return errors.Join(left...)
 }

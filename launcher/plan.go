@@ -321,13 +321,17 @@ func ExportBounds(p *policy.Policy) exporter.Bounds {
 	l, a := p.Limits(), p.ArtifactExport
 	b := exporter.Bounds{
 		FileBytes: l.Out.FileBytes, FileCount: l.Out.Files, MaxLine: l.Exporter.MaxLine, MaxRows: l.Exporter.MaxRows,
-		MaxEntries: int(min(l.Out.Inodes, maxEntries)), AllowedNames: a.AllowedNames, CSVFormula: a.CSVFormula,
+		MaxEntries: int(min(l.Out.Inodes, maxEntries)), AllowedNames: a.AllowedNames, CSVFormula: a.CSVFormula, AllowBOM: a.ByteOrderMark == "allow",
 	}
 	for _, t := range a.Types {
 		if b.Rules == nil {
 			b.Rules = map[string]exporter.Rule{}
 		}
-		b.Rules[t.Name] = exporter.Rule{Type: t.Type}
+		r := exporter.Rule{Type: t.Type}
+		if t.Bytes != nil {
+			r.Bytes = min(int64(*t.Bytes), b.FileBytes) // --limit may have made that smaller
+		}
+		b.Rules[t.Name] = r
 	}
 	return b
 }

@@ -65,7 +65,9 @@ func planRows() map[string]planRow {
 		m[at+".scope"] = refused
 		m[at+".provisional"] = planRow{carried: "says where the number came from; the number is enforced either way"}
 	}
-	m["resources.memory_swap.value"], m["resources.out_file_count_accept.value"] = refused, refused
+	m["resources.memory_swap.value"] = refused
+	m["resources.out_file_count_accept.value"] = planRow{plan: limitFields()["out_file_count_accept"],
+		with: map[string]any{"filesystem.export_scope": "per_job_host_dir_bound_at_/out_files_of_allowed_names_on_operator_provisioned_bounded_tmpfs"}}
 	return m
 }
 
@@ -92,7 +94,7 @@ func limitFields() map[string][]string {
 		"out_bytes":                 {"box.root[/out].bytes", "limits.Out.Bytes", "restrictions[out].requested"},
 		"out_inodes":                {"box.root[/out].inodes", "exporter.bounds.max_entries", "limits.Out.Inodes", "restrictions[out].requested"},
 		"out_file_size_accept":      {"exporter.bounds.file_bytes", "limits.Out.FileBytes"},
-		"out_file_count_accept":     nil,
+		"out_file_count_accept":     {"exporter.bounds.file_count", "limits.Out.Files"},
 		"stdout_bytes":              {"limits.Log.Stdout", "restrictions[stdout].requested"},
 		"stderr_bytes":              {"limits.Log.Stderr", "restrictions[stderr].requested"},
 		"runtime_log_bytes":         {"limits.Log.Runtime"},

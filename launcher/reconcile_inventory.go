@@ -3,10 +3,12 @@ package launcher
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"nsbox/launcher/journal"
 )
@@ -22,10 +24,10 @@ func (s *state) parts(r *remains) []string {
 		switch n {
 		case "journal", "stdout", "stderr", "result.json", "exporter.log", nonceName, markerName, "QUARANTINE":
 			return true
-		case "artifact":
+		case "artifact", manifestName:
 			return accepted
 		}
-		return strings.HasPrefix(n, "journal.torn-") || strings.HasPrefix(n, "journal.corrupt-")
+		return accepted && strings.HasPrefix(n, "artifact-") || strings.HasPrefix(n, "journal.torn-") || strings.HasPrefix(n, "journal.corrupt-")
 	})
 }
 
@@ -82,13 +84,15 @@ func (s *state) removeParts(ctx context.Context, p *prover, id string, r *remain
 // attempt's random id in it.
 func (r *remains) removeTemp() error {
 	t := r.temp()
-	if t == "" {
+	if t == "" || missing(t) {
 		return nil
 	}
-	if err := os.Remove(t); err != nil && !errors.Is(err, fs.ErrNotExist) && !missing(t) {
+	d, err := os.OpenFile(filepath.Dir(t), os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
 		return err
 	}
-	return nil
+	defer d.Close()
+	return removeTree(int(d.Fd()), filepath.Base(t))
 }
 
 // lookAgain compares what is there with what there may be, whatever the removals

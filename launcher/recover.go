@@ -133,7 +133,7 @@ func (s *state) begin(id string, r *remains, by string) error {
 }
 
 func (s *state) finishJournal(j *journal.Journal, id string, r *remains, by string) error {
-	err := finish(j, closing(j.State(), r, by, published(r)))
+	err := finish(j, closing(j.State(), r, by, s.published(r)))
 	err = errors.Join(err, j.Close())
 	if err != nil {
 		return reason.Wrap(reason.JournalWrite, s.path(id)+"/journal", "cannot be brought to an end", "free space in the state directory, then nsbox reconcile "+id, err)
@@ -202,9 +202,9 @@ func closing(st journal.State, r *remains, by, at string) []journal.Record {
 }
 
 // published is the path at which a delivery that had begun is complete: the
-// publication is one rename, so the file is there with the accepted copy's bytes
-// or it is not.
-func published(r *remains) string {
+// publication is one rename, so what was accepted is there with its bytes or it
+// is not.
+func (s *state) published(r *remains) string {
 	if !r.state.Has(journal.DeliverIntent) {
 		return ""
 	}
@@ -212,15 +212,34 @@ func published(r *remains) string {
 	if dir == "" || name == "" || want == "" || strings.Contains(name, "/") {
 		return ""
 	}
-	f, err := openRegular(dir + "/" + name)
-	if err != nil {
+	at := dir + "/" + name
+	if r.data(journal.CopyVerified, "manifest") == "" {
+		if !hasDigest(at, want) {
+			return ""
+		}
+		return at
+	}
+	m, err := readManifest(s.path(r.marker.Attempt), want)
+	if err != nil || len(m.Files) == 0 {
 		return ""
+	}
+	for _, f := range m.Files {
+		if !hasDigest(at+"/"+f.Name, f.SHA256) {
+			return ""
+		}
+	}
+	return at
+}
+
+// hasDigest: path is a file with that content.
+func hasDigest(path, want string) bool {
+	f, err := openRegular(path)
+	if err != nil {
+		return false
 	}
 	f.Close()
-	if _, got, err := hashFile(dir + "/" + name); err != nil || got != want {
-		return ""
-	}
-	return dir + "/" + name
+	_, got, err := hashFile(path)
+	return err == nil && got == want
 }
 
 // keepUnknown leaves a result in the attempt's directory if its launcher did not

@@ -30,7 +30,7 @@ const (
 
 // Artifact outcomes.
 const (
-	ArtifactAccepted    = "ACCEPTED"               // one file passed every check and was copied out
+	ArtifactAccepted    = "ACCEPTED"               // every file in /out passed every check and was copied out
 	ArtifactEmpty       = "EMPTY"                  // the program left nothing in /out
 	ArtifactRejected    = "REJECTED"               // what was in /out failed a check; reasons says which
 	ArtifactNotExported = "NOT_EXPORTED_BY_POLICY" // not looked at, because the program did not exit 0
@@ -101,9 +101,22 @@ type ArtifactResult struct {
 	Outcome string   `json:"outcome"`          // an artifact outcome
 	Reasons []string `json:"reasons"`          // artifact reason codes, empty unless REJECTED
 	Name    string   `json:"name,omitempty"`   // one of the policy's allowed names
-	Bytes   int64    `json:"bytes"`            // of the accepted file
+	Bytes   int64    `json:"bytes"`            // of the accepted file, or of all of them
 	Rows    int64    `json:"rows"`             // CSV records or lines of text, a header counted
-	SHA256  string   `json:"sha256,omitempty"` // of the accepted file
+	SHA256  string   `json:"sha256,omitempty"` // of the accepted file, or of manifest.json, which lists them
+
+	// Files is set where the policy lets more than one file leave; name and rows
+	// are each file's own then.
+	Files []ArtifactFile `json:"files,omitempty"`
+}
+
+// ArtifactFile is one accepted file of several.
+type ArtifactFile struct {
+	Name   string `json:"name"`   // one of the policy's allowed names
+	Type   string `json:"type"`   // csv, text, json or binary
+	Bytes  int64  `json:"bytes"`  // of the copy
+	Rows   int64  `json:"rows"`   // CSV records or lines of text, a header counted; 0 for other types
+	SHA256 string `json:"sha256"` // of the copy
 }
 
 // CleanupResult says whether everything the attempt created is proven gone.
@@ -115,7 +128,10 @@ type CleanupResult struct {
 // DeliveryResult says where the accepted artifact was published.
 type DeliveryResult struct {
 	Outcome string `json:"outcome"`        // a delivery outcome
-	Path    string `json:"path,omitempty"` // of the published file
+	Path    string `json:"path,omitempty"` // of the published file, or of the directory of several
+
+	// Paths are those of several files, in the order of artifact.files.
+	Paths []string `json:"paths,omitempty"`
 }
 
 // PolicyRef names the policy that was obeyed.

@@ -35,7 +35,7 @@ func (r *run) decide(id string) error {
 	if err := policy.CheckDimensions(r.req.AllowDegraded); err != nil {
 		return err
 	}
-	if err := deliverable(r.req.Deliver, p.ArtifactExport.AllowedNames); err != nil {
+	if err := deliverable(r.req.Deliver, deliveredNames(p)); err != nil {
 		return err
 	}
 	if r.state, err = openState(r.req.StateDir); err != nil {

@@ -22,7 +22,7 @@ func summaryLines(r launcher.Result) []string {
 	lines := []string{fmt.Sprintf("workload %s, artifact %s, cleanup %s, delivery %s, exit status %d",
 		workloadWords(r.Workload), artifact, r.Cleanup.Outcome, r.Delivery.Outcome, r.ExitStatus)}
 	if r.Delivery.Outcome == launcher.Delivered {
-		lines = append(lines, fmt.Sprintf("%s: %s, %s, %s", r.Delivery.Path, rows(r.Artifact.Rows), count(r.Artifact.Bytes, "byte"), r.Artifact.SHA256))
+		lines = append(lines, delivered(r)...)
 	} else {
 		lines = append(lines, refusedArtifact(r)...)
 	}
@@ -49,6 +49,22 @@ func summaryLines(r launcher.Result) []string {
 		lines = append(lines, "degraded, as allowed: "+strings.Join(names, ", "))
 	}
 	return append(lines, timeLine(r))
+}
+
+// delivered is one line for each published file.
+func delivered(r launcher.Result) []string {
+	if len(r.Delivery.Paths) == 0 {
+		return []string{fmt.Sprintf("%s: %s, %s, %s", r.Delivery.Path, rows(r.Artifact.Rows), count(r.Artifact.Bytes, "byte"), r.Artifact.SHA256)}
+	}
+	var lines []string
+	for i, f := range r.Artifact.Files {
+		text := r.Delivery.Paths[i] + ": " + f.Type
+		if f.Rows > 0 {
+			text += ", " + rows(f.Rows)
+		}
+		lines = append(lines, fmt.Sprintf("%s, %s, %s", text, count(f.Bytes, "byte"), f.SHA256))
+	}
+	return lines
 }
 
 // refusedArtifact says why the exporter let nothing leave, empty if it did not say so.

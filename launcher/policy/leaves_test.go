@@ -177,7 +177,7 @@ func expectations() map[string]expectation {
 		"advanced_controls.A5.reason":                carried,
 		"advanced_controls.*":                        refused,
 		"resources.memory_swap.value":                refused,
-		"resources.out_file_count_accept.value":      refused,
+		"resources.out_file_count_accept.value":      {with: map[string]any{"filesystem.export_scope": severalFiles}, obeyed: func(p *Policy) any { return p.Limits().Out.Files }},
 		"resources.attempt_hard_deadline.value":      limits,
 	}
 	for _, row := range resourceRows {
@@ -189,6 +189,9 @@ func expectations() map[string]expectation {
 	}
 	return m
 }
+
+// severalFiles is export_scope where more than one file may leave.
+const severalFiles = "per_job_host_dir_bound_at_/out_files_of_allowed_names_on_operator_provisioned_bounded_tmpfs"
 
 // mountTests is the visible effect of denied_mounts.
 func mountTests(p *Policy) any {
@@ -309,7 +312,11 @@ func TestEachResourceHasItsOwnLimit(t *testing.T) {
 				old = r.Value
 			}
 		}
-		after, err := Decode("edited", edited(t, map[string]any{"resources." + row.key + ".value": old + 1}))
+		change := map[string]any{"resources." + row.key + ".value": old + 1}
+		if row.key == "out_file_count_accept" {
+			change["filesystem.export_scope"] = severalFiles
+		}
+		after, err := Decode("edited", edited(t, change))
 		if err != nil {
 			t.Errorf("%s: %v", row.key, err)
 			continue
@@ -322,7 +329,7 @@ func TestEachResourceHasItsOwnLimit(t *testing.T) {
 		}
 		seen[moved[0]] = row.key
 	}
-	if len(seen) != resourceCount-2 {
+	if len(seen) != resourceCount-1 {
 		t.Errorf("%d limits are moved", len(seen))
 	}
 }

@@ -90,6 +90,9 @@ func lintMemory(p *Policy, warning, note func(path, text string)) {
 	if l.Out.FileBytes > l.Out.Bytes {
 		warning("resources.out_file_size_accept.value", showSize(l.Out.FileBytes)+" can never be reached: /out holds "+showSize(l.Out.Bytes))
 	}
+	if names := len(p.ArtifactExport.AllowedNames); l.Out.Files > names {
+		warning("resources.out_file_count_accept.value", fmt.Sprintf("%d files can never leave: allowed_names has %d", l.Out.Files, names))
+	}
 	if l.FileSize < l.Out.FileBytes {
 		warning("resources.workload_file_size.value", "a file ends at "+showSize(l.FileSize)+", before the "+showSize(l.Out.FileBytes)+" the exporter would take")
 	}

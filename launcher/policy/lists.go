@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,10 +38,13 @@ func (d *decoder) process(p *Policy) {
 	}
 }
 
-// Bounds of allowed_names: each is opened by the exporter's set-up beforehand.
+// Bounds of allowed_names and out_file_count_accept: the exporter's set-up opens
+// each name beforehand and hands in a staging file for each file that may leave.
 const (
-	maxNames      = 16
-	maxNameLength = 255
+	maxNames       = 16
+	maxNameLength  = 255
+	maxFiles       = 7
+	maxDescriptors = 19 // names and staging files
 )
 
 func (d *decoder) artifact(p *Policy) {
@@ -52,6 +56,7 @@ func (d *decoder) artifact(p *Policy) {
 	if n := len(a.AllowedNames); n < 1 || n > maxNames {
 		d.tell(reason.PolicyInvalid, names, "has "+strconv.Itoa(n)+" names", "write 1 to "+strconv.Itoa(maxNames)+" names")
 	}
+	d.descriptors(p)
 	d.artifactTypes(p)
 	for i, name := range a.AllowedNames {
 		if bad := badName(name); bad != "" {
@@ -59,6 +64,15 @@ func (d *decoder) artifact(p *Policy) {
 		} else if slices.Contains(a.AllowedNames[:i], name) {
 			d.tell(reason.PolicyInvalid, at(names, i), strconv.QuoteToASCII(name)+" stands twice", "keep one of them")
 		}
+	}
+}
+
+// descriptors holds together what the exporter's box is handed.
+func (d *decoder) descriptors(p *Policy) {
+	const names, count = "artifact_export.allowed_names", "resources.out_file_count_accept.value"
+	n, files := len(p.ArtifactExport.AllowedNames), int(p.Resources.OutFileCountAccept.Value)
+	if d.sound(names, count) && n+min(n, files) > maxDescriptors {
+		d.tell(reason.PolicyInvalid, names, fmt.Sprintf("%d names of which %d files may leave need %d descriptors", n, files, n+min(n, files)), fmt.Sprintf("allow fewer names or files: both together at most %d", maxDescriptors))
 	}
 }
 
@@ -72,6 +86,10 @@ func (d *decoder) artifactTypes(p *Policy) {
 	if f := a.CSVFormula; f != "" && f != "allow" && f != "reject" {
 		d.tell(reason.PolicyInvalid, key+"csv_formula", strconv.QuoteToASCII(f)+" is no rule for formulas", `write "allow" or "reject", or leave the key out`)
 	}
+	if m := a.ByteOrderMark; m != "" && m != "allow" && m != "reject" {
+		d.tell(reason.PolicyInvalid, key+"byte_order_mark", strconv.QuoteToASCII(m)+" is no rule for a byte order mark", `write "allow" or "reject", or leave the key out`)
+	}
+	most := p.Limits().Out.FileBytes
 	var seen []string
 	for i, t := range a.Types {
 		where := at(key+"types", i)
@@ -82,6 +100,8 @@ func (d *decoder) artifactTypes(p *Policy) {
 			d.tell(reason.PolicyInvalid, where+".name", strconv.QuoteToASCII(t.Name)+" stands twice", "keep one of them")
 		case !slices.Contains(ArtifactTypes(), t.Type):
 			d.tell(reason.PolicyInvalid, where+".type", strconv.QuoteToASCII(t.Type)+" is no type of an artifact", "known: "+strings.Join(ArtifactTypes(), ", "))
+		case t.Bytes != nil && (*t.Bytes < 1 || int64(*t.Bytes) > most) && d.sound("resources.out_file_size_accept.value"):
+			d.tell(reason.PolicyInvalid, where+".bytes", strconv.Itoa(*t.Bytes)+" is not within out_file_size_accept", "write 1 to "+strconv.FormatInt(most, 10)+" bytes, or leave the key out")
 		}
 		seen = append(seen, t.Name)
 	}

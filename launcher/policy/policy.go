@@ -90,8 +90,9 @@ type Policy struct {
 	ArtifactExport struct {
 		AllowedTypes          []string   `json:"allowed_types"`
 		AllowedNames          []string   `json:"allowed_names"`
-		Types                 []nameType `json:"types,omitempty"`       // of a name; csv where none is given
-		CSVFormula            string     `json:"csv_formula,omitempty"` // "allow" (also if left out) or "reject"
+		Types                 []nameType `json:"types,omitempty"`           // of a name; csv where none is given
+		CSVFormula            string     `json:"csv_formula,omitempty"`     // "allow" (also if left out) or "reject"
+		ByteOrderMark         string     `json:"byte_order_mark,omitempty"` // "reject" (also if left out) or "allow"
 		Reject                []string   `json:"reject"`
 		Validator             Word       `json:"validator"`
 		SourceStorageLifetime Word       `json:"source_storage_lifetime"`
@@ -151,10 +152,12 @@ type enforcementPoint struct {
 	ImplementationStatus Word   `json:"implementation_status"`
 }
 
-// nameType says what a name's file has to be: csv, text, json or binary.
+// nameType says what a name's file has to be: csv, text, json or binary, and at
+// most how many bytes; left out, out_file_size_accept holds for it.
 type nameType struct {
-	Name string `json:"name"`
-	Type string `json:"type"`
+	Name  string `json:"name"`
+	Type  string `json:"type"`
+	Bytes *int   `json:"bytes,omitempty"`
 }
 
 type control struct {

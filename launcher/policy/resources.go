@@ -102,7 +102,7 @@ var resourceRows = [resourceCount]resourceRow{
 	{"out_bytes", "MiB", "out_mount_total", page, maxSize, page, "out", "4M"},
 	{"out_inodes", "inodes", "out_mount", 2, 1 << 40, 1, "out_inodes", "32"},
 	{"out_file_size_accept", "MiB", "per_exported_file_exporter_check", 1, maxSize, 1, "out_file", "512K"},
-	{"out_file_count_accept", "files", "export", 1, 1, 1, "", ""},
+	{"out_file_count_accept", "files", "export", 1, maxFiles, 1, "", ""},
 	{"stdout_bytes", "bytes", "captured_stream", 1, maxCapture, 1, "stdout", "16K"},
 	{"stderr_bytes", "bytes", "captured_stream", 1, maxCapture, 1, "stderr", "16K"},
 	{"runtime_log_bytes", "bytes", "runtime_and_launcher_collected_logs", 1, maxCapture, 1, "log", "64K"},

@@ -61,7 +61,7 @@ func (p *Policy) wordRules() []wordRule {
 		{"filesystem.input_mode", &fs.InputMode, one("read_only"), "/in is read-only", plain},
 		{"filesystem.rootfs_mode", &fs.RootfsMode, one("read_only"), "the root is read-only", plain},
 		{"filesystem.scratch_scope", &fs.ScratchScope, one("per_job_tmpfs_noexec_nosuid_nodev_destroyed_at_cleanup_never_exported"), "/scratch is a fresh tmpfs per job, noexec, nosuid, nodev, and never exported", plain},
-		{"filesystem.export_scope", &fs.ExportScope, p.exportScopes(), "/out is a bounded tmpfs per job from which one file of allowed_names may leave; without a provisioned one the dimension out_storage is degraded", plain},
+		{"filesystem.export_scope", &fs.ExportScope, p.exportScopes(), "/out is a bounded tmpfs per job from which out_file_count_accept files of allowed_names may leave; without a provisioned one the dimension out_storage is degraded", plain},
 		{"network.default", &net.Default, one("deny"), "nothing leaves the box", plain},
 		{"network.mode", &net.Mode, one("no_network_namespace_interfaces"), "the box has an empty network namespace", plain},
 		{"network.ingress", &net.Ingress, one("deny"), "nothing can reach into the box", plain},
@@ -91,8 +91,12 @@ func (p *Policy) wordRules() []wordRule {
 	}
 }
 
-// exportScopes returns the accepted texts: one per name that may leave.
+// exportScopes returns the accepted texts: one per name that may leave, or one
+// for several files.
 func (p *Policy) exportScopes() []string {
+	if p.Resources.OutFileCountAccept.Value > 1 {
+		return []string{"per_job_host_dir_bound_at_/out_files_of_allowed_names_on_operator_provisioned_bounded_tmpfs"}
+	}
 	scopes := make([]string, 0, len(p.ArtifactExport.AllowedNames))
 	for _, name := range p.ArtifactExport.AllowedNames {
 		scopes = append(scopes, "per_job_host_dir_bound_at_/out_single_file_"+name+"_on_operator_provisioned_bounded_tmpfs")

@@ -12,11 +12,12 @@ const preset = "sales-summary"
 type Change struct {
 	Path  string
 	Value any
+	Added bool // the preset leaves this key out
 }
 
 // Set is a Change of a resource's value, by the resource's key.
 func Set(resource string, value int) Change {
-	return Change{"resources." + resource + ".value", value}
+	return Change{Path: "resources." + resource + ".value", Value: value}
 }
 
 // Profile returns the changes of a test profile of the specification, by name.
@@ -63,8 +64,8 @@ func (s *Site) Policy(changes ...Change) string {
 			}
 			at = next
 		}
-		if _, ok := at[keys[len(keys)-1]]; !ok {
-			s.t.Fatalf("the preset has no %s", c.Path)
+		if _, ok := at[keys[len(keys)-1]]; ok == c.Added {
+			s.t.Fatalf("the preset has %s: %v", c.Path, ok)
 		}
 		at[keys[len(keys)-1]] = c.Value
 	}
