@@ -70,9 +70,14 @@ test-vm: build
 test-go:
 	$(GO) test -short ./...
 
+# Every fuzz target of the tree, one after the other.
+FUZZTIME ?= 15s
+
 fuzz:
-	$(GO) test -run '^$$' -fuzz FuzzEscaper -fuzztime 15s ./cmd/nsbox
-	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 15s ./launcher/endpoint
+	@grep -r -o --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' . | sort | while IFS=: read -r file target; do \
+	  echo "$$(dirname $$file) $${target#func }"; \
+	  $(GO) test -run '^$$' -fuzz "^$${target#func }$$" -fuzztime $(FUZZTIME) "$$(dirname $$file)" || exit 1; \
+	done
 
 # Traces and tables that are compared byte for byte.
 golden:
@@ -81,6 +86,8 @@ golden:
 bench: build
 	@sh tests/setup.sh bench
 	$(GO) run ./tests/bench -nsbox $(BIN)
+	$(GO) test -run '^$$' -bench Examine ./exporter
+	NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test -run '^$$' -bench Export -benchtime 1x ./tests/export
 
 lint:
 	@test -z "$$(gofmt -l .)" || { echo "gofmt:" >&2; gofmt -l . >&2; exit 1; }

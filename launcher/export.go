@@ -52,10 +52,15 @@ type exported struct {
 	findings []exporter.Finding
 	omitted  int
 	failure  *reason.Error
+	phases   map[string]time.Duration // prepare, box, attest, run, digest: as far as it came
 }
 
 func (x *export) run(ctx context.Context) exported {
-	out := exported{artifact: ArtifactResult{Outcome: ArtifactSealFailed, Reasons: []string{}}, stopped: true}
+	out := exported{artifact: ArtifactResult{Outcome: ArtifactSealFailed, Reasons: []string{}}, stopped: true, phases: map[string]time.Duration{}}
+	since := time.Now()
+	phase := func(name string) {
+		out.phases[name], since = time.Since(since), time.Now()
+	}
 	fail := func(err error) exported {
 		out.failure = reason.Wrap(reason.ExportFailed, "the exporter", "did not give a verdict; nothing left /out", "nsbox attempts show "+x.att.id, err)
 		return out
@@ -93,11 +98,13 @@ func (x *export) run(ctx context.Context) exported {
 	stop := make(chan struct{})
 	timer := time.AfterFunc(time.Until(deadline), func() { close(stop) })
 	defer timer.Stop()
+	phase("prepare")
 	box, err := nsexec.Spawn(spec, files, stop)
 	if err != nil {
 		x.att.record(journal.ExporterStopped, nil) // Spawn reaps what it fails to start
 		return fail(boxFailure(err))
 	}
+	phase("box")
 	rows, err := inspect(box, spec)
 	out.rows = prefixed("exporter/", append(rows, applied...))
 	if err == nil {
@@ -114,6 +121,7 @@ func (x *export) run(ctx context.Context) exported {
 		x.att.record(journal.ExporterStopped, nil)
 		return fail(err)
 	}
+	phase("attest")
 	over := make(chan string, 2)
 	report := startCapture("exporter report", box.Stdout, io.Discard, exporter.MaxReport, over)
 	log := startCapture("exporter log", box.Stderr, io.Discard, x.plan.Limits.Exporter.Log, over)
@@ -129,6 +137,7 @@ func (x *export) run(ctx context.Context) exported {
 	}
 	<-report.readDone
 	<-log.readDone
+	phase("run")
 	if text := log.bytes(); len(text) > 0 {
 		os.WriteFile(x.att.dir+"/exporter.log", text, 0o600)
 	}
@@ -136,7 +145,9 @@ func (x *export) run(ctx context.Context) exported {
 		x.att.record(journal.ExporterStopped, nil)
 		return fail(why)
 	}
-	return x.judge(out, report.bytes(), fail)
+	out = x.judge(out, report.bytes(), fail)
+	phase("digest")
+	return out
 }
 
 // coreLimit is the plan's: a lower inherited limit is kept there as well.

@@ -81,6 +81,9 @@ func (f *finalizer) export(ctx context.Context) bool {
 	}
 	x := export{root: f.root, cpu: f.cpu, plan: f.plan, att: f.att, held: f.held, self: f.self, init: f.init, cache: f.cache, staged: f.copied}
 	out := x.run(ctx)
+	for name, d := range out.phases {
+		f.res.DurationsMS["export-"+name] = ms(d)
+	}
 	f.res.Artifact = out.artifact
 	f.res.Untrusted.Findings, f.res.Untrusted.Omitted = append([]exporter.Finding{}, out.findings...), out.omitted
 	f.res.Attestation = append(f.res.Attestation, out.rows...)

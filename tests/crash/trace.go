@@ -50,7 +50,7 @@ var effects = []struct {
 	{unix.SYS_MKDIRAT, "mkdirat", byName}, {unix.SYS_UNLINKAT, "unlinkat", byName}, {unix.SYS_FCHMODAT, "fchmodat", byName},
 	{unix.SYS_RENAMEAT, "renameat", byName}, {unix.SYS_RENAMEAT2, "renameat2", byName}, {unix.SYS_LINKAT, "linkat", byName},
 	{unix.SYS_OPENAT, "openat", onlyCreating}, {unix.SYS_CLONE, "clone", onlyForking}, {unix.SYS_CLONE3, "clone3", onlyForking},
-	{unix.SYS_PIDFD_SEND_SIGNAL, "pidfd_send_signal", byFD},
+	{unix.SYS_PIDFD_SEND_SIGNAL, "pidfd_send_signal", byFD}, {unix.SYS_FSTATFS, "fstatfs", byFD}, // changes nothing, but decides
 }
 
 // traced is how a run under the tracer ended.

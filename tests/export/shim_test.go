@@ -118,7 +118,7 @@ func TestA5b(t *testing.T) {
 		secret, home, folder := s.File("mock-secret", canary+"-secret"), s.File("home/canary", canary+"-home"), s.Folder()
 		text := fmt.Sprintf("attempt %d %s %s %s", listener.Addr().(*net.TCPAddr).Port, secret, home, folder)
 		denied := []string{"connect", "read-secret", "read-home", "write-host-folder", "write-own-root", "write-out", "write-out-openat2", "open-out-for-writing",
-			"rename-source", "remove-source", "make-folder", "chmod-out", "chmod-source", "read-proc", "list-root"}
+			"rename-source", "remove-source", "make-folder", "chmod-out", "chmod-source", "read-proc", "list-root", "fork"}
 
 		outside := outsideAttempts(t, s, text)
 		for _, what := range denied {
@@ -213,9 +213,14 @@ func TestLyingExporter(t *testing.T) {
 			if r.Artifact.Outcome != launcher.ArtifactUnverified || r.Cleanup.Outcome != launcher.CleanupQuarantined || r.Delivery.Outcome != launcher.DeliveryBlocked || tr.run.Status == launcher.ExitOK {
 				t.Errorf("artifact %+v, cleanup %+v, delivery %+v, status %d", r.Artifact, r.Cleanup, r.Delivery, tr.run.Status)
 			}
-			if left := tr.left(); len(left) > 0 {
-				t.Errorf("delivered: %q", left)
+			tr.wantQuarantine()
+		})
+		t.Run("another second of two files", func(t *testing.T) {
+			tr := try(t, s, "put('summary.csv', 'lie-second\\n')\nput('notes.txt', C)\n", harness.Job{Policy: severalPolicy()})
+			if a := tr.run.Result.Artifact; a.Outcome != launcher.ArtifactUnverified || a.Files != nil || a.SHA256 != "" {
+				t.Errorf("artifact %+v", a)
 			}
+			tr.wantQuarantine()
 		})
 		for _, text := range []string{"lie-name", "silent", "flood"} {
 			t.Run(text, func(t *testing.T) {
@@ -230,6 +235,23 @@ func TestLyingExporter(t *testing.T) {
 			})
 		}
 	})
+}
+
+// wantQuarantine wants nothing delivered, what was copied kept for the operator
+// to look at, and gone once the operator says so.
+func (tr *trial) wantQuarantine() {
+	tr.t.Helper()
+	r := tr.run.Result
+	if left := tr.left(); len(left) > 0 || r.Delivery.Outcome != launcher.DeliveryBlocked || r.Cleanup.Outcome != launcher.CleanupQuarantined || tr.run.Status == launcher.ExitOK {
+		tr.t.Errorf("delivered %q: delivery %+v, cleanup %+v, status %d", left, r.Delivery, r.Cleanup, tr.run.Status)
+	}
+	tr.run.WantReason(reason.ExportFailed)
+	if len(tr.copies()) == 0 {
+		tr.t.Error("no copy is kept to be looked at")
+	}
+	if said := tr.site.Raw("reconcile", "--state-dir", tr.site.State, r.Attempt); said.Status != 0 || len(tr.copies()) > 0 {
+		tr.t.Errorf("reconcile: status %d, %s; kept are %q", said.Status, said.Stderr, tr.copies())
+	}
 }
 
 // TestExporterLimits breaks each limit of the exporter's own profile.

@@ -23,8 +23,13 @@ func main() {
 	if os.Args[0] == nsexec.StageInit {
 		os.Exit(nsexec.RunInit())
 	}
+	// Outside any box there is no request: the numbers are those of one file.
+	req := exporter.Request{Names: []exporter.Handle{{FD: 5}}, Staging: []int{4}}
+	if len(os.Args) > 1 && json.Unmarshal([]byte(os.Args[1]), &req) != nil {
+		os.Exit(2)
+	}
 	buf := make([]byte, 4096)
-	n, err := unix.Pread(5, buf, 0)
+	n, err := unix.Pread(req.Names[0].FD, buf, 0)
 	if err != nil {
 		os.Exit(3)
 	}
@@ -35,6 +40,8 @@ func main() {
 		os.Exit(9) // without a report: nothing may leave
 	case "lie-digest":
 		lie("summary.csv", []byte("something else\n"))
+	case "lie-second":
+		lieOfSecond(req)
 	case "lie-name":
 		lie("../summary.csv", nil)
 	case "silent":
@@ -80,6 +87,31 @@ func lie(name string, data []byte) {
 	unix.Write(1, append(line, '\n'))
 }
 
+// lieOfSecond copies every file that is there and reports it truly, but for one
+// byte of the second copy.
+func lieOfSecond(req exporter.Request) {
+	report := exporter.Report{Verdict: exporter.Accepted, Reasons: []exporter.Finding{}}
+	for _, name := range req.Names {
+		buf := make([]byte, 4096)
+		n, err := unix.Pread(name.FD, buf, 0)
+		if err != nil {
+			continue // no such file
+		}
+		f := exporter.File{Name: name.Name, Type: req.Bounds.Rules[name.Name].Type, Bytes: int64(n), Rows: 1, SHA256: fmt.Sprintf("sha256:%x", sha256.Sum256(buf[:n]))}
+		if f.Type == "" {
+			f.Type = exporter.TypeCSV
+		}
+		f.Source.Size, f.Source.Nlink = f.Bytes, 1
+		if len(report.Files) == 1 {
+			buf[0]++
+		}
+		unix.Write(req.Staging[len(report.Files)], buf[:n])
+		report.Files, report.Entries = append(report.Files, f), report.Entries+1
+	}
+	line, _ := json.Marshal(report)
+	unix.Write(1, append(line, '\n'))
+}
+
 func logResult(what string, err error) {
 	text := "ok"
 	if no, is := err.(unix.Errno); is {
@@ -120,6 +152,7 @@ func attempts(orders []string) {
 	_, _, no := unix.RawSyscall(unix.SYS_UNSHARE, unix.CLONE_NEWUSER, 0, 0)
 	logResult("user-namespace", errOrNil(no))
 	logResult("signal-init", unix.Kill(1, 0))
+	logResult("fork", fork())
 	logResult("uid", fmt.Errorf("%d:%d", unix.Getuid(), unix.Getgid()))
 	var caps [2]unix.CapUserData
 	unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &caps[0])
@@ -165,6 +198,15 @@ func read(path string) error {
 	unix.Write(2, buf[:max(n, 0)])
 	unix.Write(2, []byte("\n"))
 	return err
+}
+
+// fork makes a process that ends at once.
+func fork() error {
+	pid, _, no := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	if no == 0 && pid == 0 {
+		unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+	return errOrNil(no)
 }
 
 func create(dir int, path string) error {
