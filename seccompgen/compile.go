@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 
 	seccomp "github.com/seccomp/libseccomp-golang"
@@ -66,8 +67,11 @@ func add(f *seccomp.ScmpFilter, call seccomp.ScmpSyscall, r Rule) error {
 	}
 	if r.Verdict != Missing {
 		for _, v := range r.When.In {
-			if err := addMasked(f, call, r.Verdict, r.When.Arg, cube{r.When.Mask, v.N}, r.When.pointer(seccomp.CompareNotEqual)...); err != nil {
-				return err
+			for _, more := range within(r.When.of(v)) {
+				conds := append(more, r.When.pointer(seccomp.CompareNotEqual)...)
+				if err := addMasked(f, call, r.Verdict, r.When.Arg, cube{r.When.Mask, v.N}, conds...); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -75,6 +79,19 @@ func add(f *seccomp.ScmpFilter, call seccomp.ScmpSyscall, r Rule) error {
 		for _, c := range outside(r.When.Mask, r.When.In) {
 			if err := addMasked(f, call, r.Else, r.When.Arg, c); err != nil {
 				return err
+			}
+		}
+		for _, v := range r.When.In {
+			// Disjoint: the first condition that fails decides, those before it hold.
+			more := r.When.of(v)
+			for n, m := range more {
+				for _, c := range outside(m.Mask, m.In) {
+					for _, before := range within(more[:n]) {
+						if err := addMasked(f, call, r.Else, r.When.Arg, cube{r.When.Mask, v.N}, append(before, masked(m.Arg, c))...); err != nil {
+							return err
+						}
+					}
+				}
 			}
 		}
 		if r.When.NonNull == 0 {
@@ -87,6 +104,32 @@ func add(f *seccomp.ScmpFilter, call seccomp.ScmpSyscall, r Rule) error {
 		}
 	}
 	return nil
+}
+
+// within returns, for every choice of one wanted value of each condition, the
+// compares that say so; without conditions that is one empty choice.
+func within(conds []More) [][]seccomp.ScmpCondition {
+	out := [][]seccomp.ScmpCondition{nil}
+	for _, m := range conds {
+		var next [][]seccomp.ScmpCondition
+		for _, before := range out {
+			for _, v := range m.In {
+				next = append(next, append(slices.Clone(before), masked(m.Arg, cube{m.Mask, v.N})))
+			}
+		}
+		out = next
+	}
+	return out
+}
+
+// masked is one compare of the bits of c. One that cannot be made comes out empty,
+// and libseccomp refuses an empty one where it is added.
+func masked(arg int, c cube) seccomp.ScmpCondition {
+	cond, err := seccomp.MakeCondition(uint(arg), seccomp.CompareMaskedEqual, uint64(c.mask), uint64(c.value))
+	if err != nil {
+		return seccomp.ScmpCondition{}
+	}
+	return cond
 }
 
 // pointer is the condition on the NonNull argument, all 64 bits of it.
@@ -102,11 +145,7 @@ func (w *When) pointer(op seccomp.ScmpCompareOp) []seccomp.ScmpCondition {
 }
 
 func addMasked(f *seccomp.ScmpFilter, call seccomp.ScmpSyscall, v Verdict, arg int, c cube, more ...seccomp.ScmpCondition) error {
-	cond, err := seccomp.MakeCondition(uint(arg), seccomp.CompareMaskedEqual, uint64(c.mask), uint64(c.value))
-	if err != nil {
-		return err
-	}
-	return f.AddRuleConditionalExact(call, action(v), append([]seccomp.ScmpCondition{cond}, more...))
+	return f.AddRuleConditionalExact(call, action(v), append([]seccomp.ScmpCondition{masked(arg, c)}, more...))
 }
 
 func action(v Verdict) seccomp.ScmpAction {

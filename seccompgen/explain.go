@@ -44,15 +44,22 @@ func section(b *strings.Builder, title string, p Profile, v Verdict) {
 
 // String renders the condition, as in "request is TIOCSTI or TIOCLINUX".
 func (w *When) String() string {
-	known := make([]string, len(w.In))
-	for i, v := range w.In {
-		known[i] = v.Name
+	text := w.What + " " + nameList(w.In, " or ")
+	for _, m := range w.More {
+		text += fmt.Sprintf("; for %s also argument %d: %s %s", nameList(m.Of, " and "), m.Arg+1, m.What, nameList(m.In, " or "))
 	}
-	text := w.What + " " + strings.Join(known, " or ")
 	if w.NonNull != 0 {
 		text += fmt.Sprintf(" and argument %d is not NULL", w.NonNull+1)
 	}
 	return text
+}
+
+func nameList(values []Value, between string) string {
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = v.Name
+	}
+	return strings.Join(list, between)
 }
 
 // wrap writes words in lines of at most width columns.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -34,6 +35,30 @@ type When struct {
 
 	// NonNull is a further argument, 1 to 5, that must not be 0; 0: none is looked at.
 	NonNull int
+
+	// More narrows single values of In by other arguments; NonNull is then 0.
+	More []More
+}
+
+// More holds a call whose looked-at argument is one of Of to another argument as
+// well: low32(argument Arg) & Mask has to be among In.
+type More struct {
+	Of   []Value
+	Arg  int
+	What string // as When's, for the names of In
+	Mask uint32
+	In   []Value
+}
+
+// of returns the further conditions on one value of In.
+func (w *When) of(v Value) []More {
+	var out []More
+	for _, m := range w.More {
+		if slices.Contains(m.Of, v) {
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // Rule gives one verdict to a class of system calls.
@@ -84,6 +109,15 @@ func (p Profile) canonical() []byte {
 				b = append(b, " nonnull"...)
 				b = strconv.AppendInt(b, int64(w.NonNull), 10)
 			}
+			for _, m := range w.More {
+				b = fmt.Appendf(b, " more%d&%x", m.Arg, m.Mask)
+				for _, v := range m.Of {
+					b = fmt.Appendf(b, " of%x", v.N)
+				}
+				for _, v := range m.In {
+					b = fmt.Appendf(b, " in%x", v.N)
+				}
+			}
 			b = append(b, " else "...)
 			b = append(b, r.Else...)
 		}
@@ -121,6 +155,22 @@ func (p Profile) check(nr map[string]int) error {
 			if w.Arg < 0 || w.Arg > 5 || w.NonNull < 0 || w.NonNull > 5 || w.NonNull == w.Arg && w.NonNull != 0 || w.Mask == 0 || len(w.In) == 0 {
 				fault("has an empty or impossible condition")
 			}
+			for i, m := range w.More {
+				used := slices.ContainsFunc(w.More[:i], func(o More) bool { return o.Arg == m.Arg })
+				if m.Arg < 0 || m.Arg > 5 || m.Arg == w.Arg || used || w.NonNull != 0 || m.Mask == 0 || len(m.In) == 0 || len(m.Of) == 0 {
+					fault("has an empty or impossible further condition")
+				}
+				for _, v := range m.In {
+					if v.N&^m.Mask != 0 {
+						fault("value %s (%#x) has bits outside the mask %#x", v.Name, v.N, m.Mask)
+					}
+				}
+				for _, v := range m.Of {
+					if !slices.Contains(w.In, v) {
+						fault("narrows %s, which is not among its values", v.Name)
+					}
+				}
+			}
 			for _, v := range w.In {
 				if v.N&^w.Mask != 0 {
 					fault("value %s (%#x) has bits outside the mask %#x", v.Name, v.N, w.Mask)
@@ -149,7 +199,7 @@ func disjoint(a, b Rule) bool {
 	if a.When == nil || b.When == nil || a.Else != "" || b.Else != "" {
 		return false
 	}
-	if a.When.Arg != b.When.Arg || a.When.Mask != b.When.Mask {
+	if a.When.Arg != b.When.Arg || a.When.Mask != b.When.Mask || len(a.When.More)+len(b.When.More) > 0 {
 		return false
 	}
 	for _, x := range a.When.In {

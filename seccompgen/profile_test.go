@@ -16,6 +16,8 @@ func profiles() map[string]Profile {
 		"workload":                Workload(Options{}),
 		"workload, affinity":      Workload(Options{DenyAffinity: true}),
 		"workload, shared memory": Workload(Options{DenySharedMemory: true}),
+		"workload, tcp":           Workload(Options{Sockets: TCPSockets}),
+		"workload, any socket":    Workload(Options{DenySharedMemory: true, Sockets: AnySocket}),
 		"workload, both":          Workload(Options{DenyAffinity: true, DenySharedMemory: true}),
 		"init":                    Init(),
 		"exporter":                Exporter(),

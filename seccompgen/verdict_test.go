@@ -52,6 +52,12 @@ func reference(p Profile, d filter.Data) uint32 {
 		}
 		masked := uint32(d.Args[r.When.Arg]) & r.When.Mask
 		set := r.When.NonNull == 0 || d.Args[r.When.NonNull] != 0
+		for _, m := range r.When.More {
+			applies := slices.ContainsFunc(m.Of, func(v Value) bool { return v.N == masked })
+			if applies && !slices.ContainsFunc(m.In, func(v Value) bool { return v.N == uint32(d.Args[m.Arg])&m.Mask }) {
+				set = false
+			}
+		}
 		if set && slices.ContainsFunc(r.When.In, func(v Value) bool { return v.N == masked }) {
 			return verdict[r.Verdict]
 		}

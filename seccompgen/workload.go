@@ -1,12 +1,25 @@
 package seccompgen
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Options closes ways around a limit that could not be enforced fully.
 type Options struct {
 	DenyAffinity     bool // no sched_setaffinity: one cpu stands in for the cpu rate
 	DenySharedMemory bool // no memfd_create, no System V segments: memory is only sampled per process
+	Sockets          Sockets
 }
+
+// Sockets says which sockets can be made.
+type Sockets int
+
+const (
+	UnixSockets Sockets = iota // AF_UNIX only
+	TCPSockets                 // TCP streams besides: the policy lists endpoints
+	AnySocket                  // every family but AF_VSOCK: the policy leaves the rule out
+)
 
 // calls splits a blank-separated list of system call names.
 func calls(list string) []string { return strings.Fields(list) }
@@ -80,9 +93,6 @@ func Workload(o Options) Profile {
 			Why: "messages between processes of the box; only AF_UNIX sockets can be made",
 			Syscalls: calls(`connect accept accept4 bind listen shutdown getsockname getpeername getsockopt
 				sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg`)},
-		{Class: "making sockets", Verdict: Allow, Else: Deny, ElseIs: "socket_non_AF_UNIX",
-			Why:      "every other family is a way out of the box or rarely used kernel code",
-			Syscalls: calls(`socket socketpair`), When: &When{Arg: 0, What: "domain is", Mask: ^uint32(0), In: []Value{{"AF_UNIX", 1}}}},
 		{Class: "posix queues", Verdict: Allow,
 			Why:      "message queues of the box's own ipc namespace; their memory counts against RLIMIT_MSGQUEUE, which is 0",
 			Syscalls: calls(`mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr`)},
@@ -101,9 +111,38 @@ func Workload(o Options) Profile {
 		personalityRule(),
 		prctlRule(),
 	}
+	queues := slices.IndexFunc(rules, func(r Rule) bool { return r.Class == "posix queues" })
+	rules = slices.Insert(rules, queues, makingSockets(o.Sockets)...)
 	rules = append(rules, affinity(o.DenyAffinity), mappings(o.DenySharedMemory), socketBuffers(o.DenySharedMemory), pipeSize(o.DenySharedMemory), memfd(o.DenySharedMemory))
 	rules = append(rules, systemV(o.DenySharedMemory)...)
 	return Profile{Name: "workload", Rules: append(rules, refused()...)}
+}
+
+func makingSockets(s Sockets) []Rule {
+	unix, ip := Value{"AF_UNIX", 1}, []Value{{"AF_INET", 2}, {"AF_INET6", 10}}
+	domain := func(in ...Value) *When { return &When{Arg: 0, What: "domain is", Mask: ^uint32(0), In: in} }
+	only := Rule{Class: "making sockets", Verdict: Allow, Else: Deny, ElseIs: "socket_non_AF_UNIX",
+		Why:      "every other family is a way out of the box or rarely used kernel code",
+		Syscalls: calls(`socket socketpair`), When: domain(unix)}
+	if s == UnixSockets {
+		return []Rule{only}
+	}
+	pairs, made := only, only
+	pairs.Class, pairs.Syscalls = "socket pairs", calls(`socketpair`)
+	made.Syscalls = calls(`socket`)
+	if s == TCPSockets {
+		made.When, made.ElseIs = domain(append([]Value{unix}, ip...)...), "socket_non_AF_UNIX_or_TCP"
+		made.Why = "TCP reaches the policy's endpoints; every other protocol and family is a way out or rarely used kernel code"
+		made.When.More = []More{
+			// A type carries flags in its upper bits. MPTCP and SCTP are streams too.
+			{Of: ip, Arg: 1, What: "type is", Mask: 0xf, In: []Value{{"SOCK_STREAM", 1}}},
+			{Of: ip, Arg: 2, What: "protocol is", Mask: ^uint32(0), In: []Value{{"0", 0}, {"IPPROTO_TCP", 6}}},
+		}
+	} else {
+		made = Rule{Class: "AF_VSOCK", Verdict: Deny, Else: Allow, Syscalls: made.Syscalls, When: domain(Value{"AF_VSOCK", 40}),
+			Why: "the policy leaves sockets to the network namespace, which does not divide this family"}
+	}
+	return []Rule{pairs, made}
 }
 
 func affinity(deny bool) Rule {
