@@ -24,7 +24,7 @@ func mayImport() map[string][]string {
 		"launcher": {"launcher/policy", "launcher/probe", "launcher/stage", "launcher/attest", "launcher/journal", "launcher/rootfs", "launcher/reason", "launcher/endpoint", "cgroupv2/scope",
 			"nsexec", "cgroupv2", "seccompgen", "seccompgen/filter", "exporter"},
 
-		"launcher/policy":   {"launcher/reason"},
+		"launcher/policy":   {"launcher/reason", "launcher/endpoint"},
 		"launcher/probe":    {"launcher/reason", "cgroupv2"},
 		"launcher/rootfs":   {"launcher/reason", "nsexec"},
 		"launcher/attest":   {},
@@ -32,6 +32,7 @@ func mayImport() map[string][]string {
 		"launcher/reason":   {},
 		"launcher/stage":    {},
 		"launcher/endpoint": {},
+		"launcher/broker":   {"launcher/endpoint"},
 
 		"nsexec":      {"nsexec/wire", "nsexec/caps", "seccompgen/filter"},
 		"nsexec/caps": {},

@@ -50,3 +50,24 @@ func Special(a netip.Addr) string {
 	}
 	return ""
 }
+
+// Never says of an address that it is dialled under no policy: it names no single
+// host, or, like 0.0.0.0, another one than it says.
+func Never(a netip.Addr) bool {
+	switch Special(a) {
+	case "unspecified", "multicast", "reserved", "discard", "invalid":
+		return true
+	}
+	return false
+}
+
+// NeedsConsent says of an address that listing it is not enough: a policy has to
+// say besides that an address of this kind is meant. Addresses of documentation
+// and benchmarks lead nowhere that matters.
+func NeedsConsent(a netip.Addr) bool {
+	switch Special(a) {
+	case "", "documentation", "benchmark":
+		return false
+	}
+	return true
+}

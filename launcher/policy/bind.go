@@ -187,10 +187,6 @@ func (d *decoder) list(n *node, v reflect.Value) {
 	if !d.want(n, list) {
 		return
 	}
-	if v.Type() == reflect.TypeFor[destinations]() && len(n.items) > 0 {
-		d.fault(reason.PolicyReserved, n.line, "network endpoints are reserved: this release opens none", "write []")
-		return
-	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.items), len(n.items)))
 	for i := range n.items {
 		d.path = append(d.path, "["+strconv.Itoa(i)+"]")
@@ -259,8 +255,6 @@ func (d *decoder) reserved() {
 
 func reservedKey(key string) string {
 	switch key {
-	case "endpoints":
-		return "network endpoints"
 	case "out_storage":
 		return "a provisioned /out"
 	}

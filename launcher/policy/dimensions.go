@@ -16,11 +16,12 @@ const (
 	DimOutStorage       = "out_storage"       // /out outlives the launcher
 	DimIdentity         = "identity"          // workload ids are not the operator's
 	DimLandlock         = "landlock"          // Landlock besides mounts
+	DimSeccompNetwork   = "seccomp_network"   // the filter's rule on sockets besides the network namespace
 )
 
 // Dimensions lists the names --allow-degraded and degrade take.
 func Dimensions() []string {
-	return []string{DimMemory, DimCPURate, DimCPUTotal, DimLauncherIdentity, DimOutStorage, DimIdentity, DimLandlock}
+	return []string{DimMemory, DimCPURate, DimCPUTotal, DimLauncherIdentity, DimOutStorage, DimIdentity, DimLandlock, DimSeccompNetwork}
 }
 
 // CheckDimensions refuses a name that is none of Dimensions. A doubled one is

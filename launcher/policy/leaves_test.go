@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"regexp"
 	"sort"
@@ -155,12 +156,13 @@ func expectations() map[string]expectation {
 		"execution_identity.*":                  refused,
 		"filesystem.denied_mounts[]":            {to: "/srv/other", obeyed: mountTests},
 		"filesystem.*":                          refused,
-		"network.allowed_destinations":          {id: reason.PolicyReserved},
-		"network.*":                             refused,
-		"process_policy.env_allowlist[]":        {to: "HOME", obeyed: func(p *Policy) any { return p.Environ() }},
-		"process_policy.exec_allowlist":         {to: namedProgramOnly, obeyed: func(p *Policy) any { return p.PythonOnly() }},
-		"process_policy.*":                      refused,
-		"secrets_policy.*":                      refused,
+		"network.allowed_destinations": {to: []any{"a.example:443"}, with: map[string]any{"network.mode": exactEndpoints, "process_policy.seccomp.denied_classes": append(requiredClasses(), unixOrTCP)},
+			obeyed: func(p *Policy) any { return fmt.Sprint(p.Destinations()) }},
+		"network.*":                      refused,
+		"process_policy.env_allowlist[]": {to: "HOME", obeyed: func(p *Policy) any { return p.Environ() }},
+		"process_policy.exec_allowlist":  {to: namedProgramOnly, obeyed: func(p *Policy) any { return p.PythonOnly() }},
+		"process_policy.*":               refused,
+		"secrets_policy.*":               refused,
 		"artifact_export.allowed_names[]": {to: "a.csv", with: map[string]any{"filesystem.export_scope": "per_job_host_dir_bound_at_/out_single_file_a.csv_on_operator_provisioned_bounded_tmpfs"},
 			obeyed: func(p *Policy) any { return p.ArtifactExport.AllowedNames }},
 		"artifact_export.source_storage_lifetime":    {to: "forever", id: unenforceable},

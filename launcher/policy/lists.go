@@ -9,9 +9,10 @@ import (
 	"nsbox/launcher/reason"
 )
 
-// requiredClasses are the preset's denied system-call classes; none may be left out.
+// requiredClasses are the denied system-call classes that may not be left out: the
+// preset's, but for the one on sockets, which socketClass decides.
 func requiredClasses() []string {
-	return []string{"mount", "unshare", "ptrace", "keyctl", "bpf", "perf_event_open", "userfaultfd", "setns", "socket_non_AF_UNIX", "AF_VSOCK"}
+	return []string{"mount", "unshare", "ptrace", "keyctl", "bpf", "perf_event_open", "userfaultfd", "setns", "AF_VSOCK"}
 }
 
 // extraClasses are those that may be named besides: the filter denies them in any case.
@@ -23,8 +24,13 @@ func (d *decoder) process(p *Policy) {
 	const key = "process_policy."
 	pp := &p.ProcessPolicy
 	const classes = key + "seccomp.denied_classes"
-	d.known(classes, pp.Seccomp.DeniedClasses, append(requiredClasses(), extraClasses()...), "the filter has no such class")
-	d.complete(classes, pp.Seccomp.DeniedClasses, requiredClasses(), "the filter always denies it")
+	sockets := p.socketClass()
+	d.known(classes, pp.Seccomp.DeniedClasses, slices.Concat(requiredClasses(), []string{sockets}, extraClasses()), "the filter has no such class for this policy")
+	required := requiredClasses()
+	if !slices.Contains(p.Degrade, DimSeccompNetwork) {
+		required = append(required, sockets)
+	}
+	d.complete(classes, pp.Seccomp.DeniedClasses, required, "the filter always denies it")
 	if !slices.Equal(pp.DescriptorsInherited, []int{0, 1, 2}) {
 		d.tell(reason.PolicyUnenforceable, key+"descriptors_inherited", "the workload starts with exactly stdin, stdout and stderr", "write [0, 1, 2]")
 	}

@@ -55,13 +55,18 @@ type Policy struct {
 	} `json:"filesystem"`
 
 	Network struct {
-		Default             Word         `json:"default"`
-		Mode                Word         `json:"mode"`
-		Ingress             Word         `json:"ingress"`
-		AllowedDestinations destinations `json:"allowed_destinations"`
-		DNS                 Word         `json:"dns"`
-		ProxyEnv            Word         `json:"proxy_env"`
-		Exceptions          Word         `json:"exceptions"`
+		Default             Word     `json:"default"`
+		Mode                Word     `json:"mode"`
+		Ingress             Word     `json:"ingress"`
+		AllowedDestinations []string `json:"allowed_destinations"` // HOST:PORT each; package endpoint has the form
+		DNS                 Word     `json:"dns"`
+		ProxyEnv            Word     `json:"proxy_env"`
+		Exceptions          Word     `json:"exceptions"`
+
+		// What the spec's own document does not have, for policies that list a destination.
+		Unreachable      Word              `json:"unreachable,omitempty"` // "refuse" (also if left out) or "per_connection"
+		DestinationRules []destinationRule `json:"destination_rules,omitempty"`
+		Connections      *Connections      `json:"connections,omitempty"`
 	} `json:"network"`
 
 	Resources resources `json:"resources"`
@@ -142,9 +147,6 @@ type EvidenceRef struct {
 	File   string `json:"file"`
 	Digest string `json:"digest"`
 }
-
-// destinations is always empty: whatever it held would be refused as reserved.
-type destinations []string
 
 type enforcementPoint struct {
 	ID                   string `json:"id"`

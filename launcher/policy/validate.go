@@ -37,6 +37,7 @@ func (d *decoder) validate(p *Policy) {
 	d.resources(p)
 	d.paths(p)
 	d.deniedMounts(p)
+	d.network(p)
 	d.process(p)
 	d.rootfs(p)
 	d.artifact(p)
