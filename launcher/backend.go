@@ -54,7 +54,7 @@ type namespaces struct{ run Runner }
 func (namespaces) Name() string { return BackendName }
 
 func (namespaces) Matrix() []string {
-	return []string{"root", "exec", "ids", "launcher", "network", "mac", "system-calls", "memory", "cpu-rate", "cpu-total", "tasks",
+	return []string{"root", "exec", "ids", "launcher", "network", "mac", "system-calls", "memory", "cpu-rate", "cpu-total", "tasks", "endpoints", "connections",
 		"wall", "stdout", "stderr", "scratch", "out"}
 }
 
@@ -105,7 +105,7 @@ func (simulated) survey(req Request, _ *policy.Policy) (Facts, error) {
 	if strings.HasPrefix(name, "python") {
 		c.Python = "simulated"
 	}
-	return Facts{Host: h, Identity: id, Closure: c, Cgroup: true, CapLast: 40}, err
+	return Facts{Host: h, Identity: id, Closure: c, Cgroup: true, CapLast: 40, Certificates: rootfs.Certificates{Path: "simulated", SHA256: "simulated"}}, err
 }
 
 func (simulated) execute(context.Context, Request, Streams) Result {

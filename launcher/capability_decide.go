@@ -129,13 +129,17 @@ func decide(b Backend, req Request, p *policy.Policy, src policy.Source, f Facts
 		// Nothing is enforced, so nothing can be weaker.
 		req.AllowDegraded = policy.Dimensions()
 	}
-	c, err := Wanted(req, p, destinations)
+	var listed []endpoint.Endpoint
+	for _, x := range p.Destinations() {
+		listed = append(listed, x.Endpoint)
+	}
+	// Every listed destination is opened for the box, asked for by name or not.
+	c, err := Wanted(req, p, slices.Concat(destinations, listed))
 	if err != nil {
 		d.refuse(err)
 	} else {
 		d.Request = c
-		// The policy package refuses a policy that lists a destination, so none is allowed.
-		d.Grants = Granted(c, p, nil, f.Closure != nil && f.Closure.Python != "")
+		d.Grants = Granted(c, p, listed, f.Closure != nil && f.Closure.Python != "")
 		for _, g := range d.Grants {
 			if !g.Allowed && g.Capability != executeCapability {
 				d.refuse(reason.New(reason.CapabilityDenied, g.Capability+" "+g.Requested, g.Rule+" does not list it", "leave it out, or use a policy that lists it"))
@@ -262,7 +266,7 @@ func draftPlan(p *policy.Policy, f Facts) *Plan {
 		program = f.Closure.Program
 	}
 	return &Plan{
-		Limits: p.Limits(), Document: p,
+		Limits: p.Limits(), Document: p, Network: networkPlan(p, f),
 		Filters: map[string]string{"workload": seccompgen.Workload(seccompgen.Options{}).Digest()},
 		Box: nsexec.Spec{UID: id.Workload.UID, GID: id.Workload.GID, LandlockABI: min(f.Host.LandlockABI, maxLandlockABI),
 			Command: nsexec.Command{Path: program}, Identity: nsexec.Identity{Kind: kind}},
@@ -280,7 +284,7 @@ func probed(name string, f Facts, surveyed bool) string {
 	switch name {
 	case "exec":
 		return "the files of the program's closure"
-	case "root", "network", "scratch", "tasks":
+	case "root", "network", "scratch", "tasks", "endpoints":
 		return inBox
 	case "ids":
 		if f.Identity.Source == "" {
@@ -306,8 +310,8 @@ func probed(name string, f Facts, surveyed bool) string {
 			return "tried: " + probe.CgroupReason(f.CgroupErr).Error()
 		}
 		return "not tried"
-	case "wall", "stdout", "stderr":
-		return "nsbox's own clock and pipes"
+	case "wall", "stdout", "stderr", "connections":
+		return "nsbox's own clock and counters"
 	case "out":
 		return inBox + "; a provisioned mount was not looked for"
 	}

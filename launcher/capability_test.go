@@ -190,7 +190,10 @@ func newFake(t testing.TB) fake {
 // is an explicit degraded status.
 func TestWithoutOneCapabilityNothingIsExecuted(t *testing.T) {
 	control := newFake(t)
-	d := decided(t, control, goodRequest())
+	// With a destination the plan has every row.
+	p, src := openPolicy(t, "a.example:443")
+	decided := func(b fake) *Decision { return decide(b, goodRequest(), p, src, b.facts, b.err, nil) }
+	d := decided(control)
 	if res, ran := executed(t, control, d); d.Verdict != VerdictRun || !ran || res.Workload.Outcome != Exited {
 		t.Fatalf("control: %s %+v", d.Verdict, d.Reasons)
 	}
@@ -198,7 +201,7 @@ func TestWithoutOneCapabilityNothingIsExecuted(t *testing.T) {
 	for _, capability := range control.matrix {
 		b := newFake(t)
 		b.matrix = slices.DeleteFunc(slices.Clone(control.matrix), func(s string) bool { return s == capability })
-		d := decided(t, b, goodRequest())
+		d := decided(b)
 		row := d.Rows[slices.IndexFunc(d.Rows, func(r DecisionRow) bool { return r.Name == capability })]
 		if row.Want == Optional {
 			optional++
@@ -238,7 +241,11 @@ func TestStartIsTheOnlyDoor(t *testing.T) {
 }
 
 func TestMatrixIsThePlansRows(t *testing.T) {
-	pl := mustPlan(t, wholeFacts(t))
+	p, src := openPolicy(t, "a.example:443")
+	pl, err := MakePlan(goodRequest(), p, src, wholeFacts(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var rows []string
 	for _, r := range pl.Restrictions {
 		if r.Status != "blocked" {

@@ -42,6 +42,7 @@ func (r *run) conclude(e ending) {
 
 // finish is the one way out of an attempt that exists.
 func (r *run) finish(ctx context.Context, gone bool) {
+	r.stopBroker()
 	r.res.Digests.Plan, _ = r.planDigest() // its error has stopped the run before "go"
 	f := &finalizer{root: r.gathered.cgroup, cpu: r.gathered.facts.CPU, res: &r.res, plan: r.plan, att: r.att, group: r.group, self: r.self, init: r.filters.init, cache: r.state.cache(), staged: r.staged, held: r.held, copied: copiesIn(r.att.dir, r.plan.Exporter.Bounds.Slots())}
 	t := time.Now()

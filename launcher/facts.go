@@ -14,6 +14,7 @@ import (
 	"nsbox/launcher/policy"
 	"nsbox/launcher/probe"
 	"nsbox/launcher/reason"
+	"nsbox/launcher/rootfs"
 )
 
 // gathered is what Run looked up before planning, and what it must close.
@@ -50,7 +51,10 @@ func gather(req Request, p *policy.Policy, st *state) (*gathered, error) {
 		return g, err
 	}
 	g.facts.Identity = id
-	return g, nil
+	if len(p.Network.AllowedDestinations) > 0 {
+		g.facts.Certificates, err = rootfs.KeepCertificates(st.cache())
+	}
+	return g, err
 }
 
 // findCgroup finds where job cgroups can be made and which controllers they get.

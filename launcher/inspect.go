@@ -221,12 +221,6 @@ func (in *inspection) maps() {
 	}
 }
 
-func (in *inspection) network() {
-	in.row("network-interfaces", "lo", strings.Join(parseInterfaces(in.seen.netDev), " "), "/proc/PID/net/dev of the workload", attest.KernelRead)
-	// A loopback device that is up has an address.
-	in.row("network-addresses", "none", strings.Join(parseAddresses(in.seen.fibTrie, in.seen.ifInet6), " "), "/proc/PID/net/fib_trie and if_inet6 of the workload", attest.KernelRead)
-}
-
 // namespaces compares inode numbers with the launcher's own. Init's are read:
 // the child, not having exec'd, does not show its own; PPid and NSpid bind it to init.
 func (in *inspection) namespaces() {

@@ -26,6 +26,8 @@ type seen struct {
 	uidMap, gidMap    []byte
 	netDev            []byte
 	fibTrie, ifInet6  []byte
+	route, route6     []byte // these and the next only of a box with endpoints
+	tcp, tcp6         []byte
 	ownNS, boxNS      []string // link texts in the order of namespaceNames
 }
 
@@ -59,6 +61,9 @@ func look(b *nsexec.Box, s *nsexec.Spec) (*seen, error) {
 	}
 	v.limits, v.uidMap, v.gidMap = file("limits"), file("uid_map"), file("gid_map")
 	v.netDev, v.fibTrie, v.ifInet6 = file("net/dev"), optional("net/fib_trie"), optional("net/if_inet6")
+	if len(s.Listen) > 0 {
+		v.route, v.route6, v.tcp, v.tcp6 = file("net/route"), optional("net/ipv6_route"), file("net/tcp"), optional("net/tcp6")
+	}
 	var err error
 	v.mounts, err = mountinfo.GetMountsFromReader(bytes.NewReader(file("mountinfo")), nil)
 	errs = append(errs, err)

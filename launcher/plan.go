@@ -34,6 +34,8 @@ type Facts struct {
 	CapLast     int              // highest capability the kernel knows
 	CPU         int              // lowest cpu this process may run on
 
+	Certificates rootfs.Certificates // only where the policy lists destinations
+
 	// Slot is which of Identity's; the launcher holds its lock.
 	Slot int
 }
@@ -54,7 +56,8 @@ type Plan struct {
 	Exporter     ExporterPlan      `json:"exporter"`
 	Lifecycle    LifecyclePlan     `json:"lifecycle"`
 	UseCgroup    bool              `json:"use_cgroup"`
-	Cgroup       cgroupv2.Limits   `json:"cgroup"` // of the job cgroup; 0: not limited by it
+	Cgroup       cgroupv2.Limits   `json:"cgroup"`            // of the job cgroup; 0: not limited by it
+	Network      *NetworkPlan      `json:"network,omitempty"` // nil: none
 	ClosureHash  string            `json:"closure"`
 
 	workload seccompgen.Profile
@@ -139,9 +142,10 @@ func MakePlan(req Request, p *policy.Policy, src policy.Source, f Facts) (*Plan,
 		}
 		return false
 	}
-	pl.workload = seccompgen.Workload(seccompgen.Options{DenyAffinity: isWeak(policy.DimCPURate), DenySharedMemory: isWeak(policy.DimMemory)})
+	pl.workload = seccompgen.Workload(seccompgen.Options{DenyAffinity: isWeak(policy.DimCPURate), DenySharedMemory: isWeak(policy.DimMemory), Sockets: sockets(p)})
 	pl.Filters = map[string]string{"workload": pl.workload.Digest(), "init": seccompgen.Init().Digest(), "exporter": seccompgen.Exporter().Digest()}
 	pl.Cgroup = jobLimits(l, f.Controllers)
+	pl.Network = networkPlan(p, f)
 	if err := pl.box(req, p, f, isWeak); err != nil {
 		return nil, err
 	}
@@ -161,6 +165,7 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 		StagedIn: in, ScratchBytes: l.Scratch.Bytes, ScratchInodes: l.Scratch.Inodes,
 		OutBytes: l.Out.Bytes, OutInodes: l.Out.Inodes,
 		WorkloadUID: id.Workload.UID, WorkloadGID: id.Workload.GID, ExporterUID: id.Exporter.UID,
+		Names: pl.Network.names(), Certificates: pl.Network.certificates(),
 	})
 	if err != nil {
 		return err
@@ -199,6 +204,7 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 		Stdin:   req.Stdin, Hold: "/out", Listable: -1, CapLast: f.CapLast,
 		Identity: maps(f, pair{0, 0, slot.Root}, pair{id.Workload.UID, id.Workload.GID, slot.Workload}),
 	}
+	pl.Box.Listen, pl.Box.AnySocket = pl.Network.listen(), !p.SocketsFiltered()
 	return rlimitsPossible(pl.Box.Rlimits, f.Host)
 }
 
@@ -224,7 +230,7 @@ func deniedBy(p *policy.Policy, n nsexec.Node) error {
 			return refuse(n.Path, rule)
 		}
 	}
-	if n.Source == stagedPlaceholder || (n.Kind != nsexec.BindDir && n.Kind != nsexec.BindFile && n.Kind != nsexec.Device) {
+	if n.Source == stagedPlaceholder || n.Source == certificatesPlaceholder || (n.Kind != nsexec.BindDir && n.Kind != nsexec.BindFile && n.Kind != nsexec.Device) {
 		return nil
 	}
 	if rule, denied := p.Denies(path.Clean(n.Source)); denied {

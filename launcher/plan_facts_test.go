@@ -42,7 +42,7 @@ func goodFacts(t testing.TB) Facts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Facts{Host: h, Identity: id, Closure: pythonClosure(), Cgroup: true, CapLast: 40, CPU: 2}
+	return Facts{Host: h, Identity: id, Closure: pythonClosure(), Cgroup: true, CapLast: 40, CPU: 2, Certificates: rootfs.Certificates{Path: "/cache/ca-1.pem", SHA256: "1"}}
 }
 
 func pythonClosure() *rootfs.Closure {

@@ -1,6 +1,10 @@
 package launcher
 
-import "nsbox/launcher/reason"
+import (
+	"strings"
+
+	"nsbox/launcher/reason"
+)
 
 // planRows is the table of TestEveryKeyOfThePolicyShowsInThePlan: list indices
 // are left out, and a key that ends in .* holds for all below without an own row.
@@ -32,8 +36,11 @@ func planRows() map[string]planRow {
 		"filesystem.denied_mounts[]": {to: "/srv/other", plan: []string{"denied_mounts[]"}},
 		"filesystem.*":               refused,
 
-		"network.allowed_destinations": {refused: reason.PolicyReserved},
-		"network.*":                    refused,
+		"network.allowed_destinations": {to: []any{"a.example:443"},
+			with: map[string]any{"network.mode": "exact_endpoints", "process_policy.seccomp.denied_classes": strings.Fields("mount unshare ptrace keyctl bpf perf_event_open userfaultfd setns AF_VSOCK socket_non_AF_UNIX_or_TCP")},
+			plan: []string{"box.listen[127.64.0.1:443].name", "box.root[/etc/hosts].data", "box.root[/etc/pki*", "box.root[/etc/ssl*", "box.root[/usr/lib/ssl*", "filters.workload",
+				"network.*", "restrictions[connections]*", "restrictions[endpoints]*", "restrictions[network]*", "restrictions[system-calls]*"}},
+		"network.*": refused,
 
 		"process_policy.env_allowlist[]": {to: "HOME", plan: []string{"box.command.env[]"}},
 		// What it decides is in TestOnlyPythonWhereThePolicySaysSo.

@@ -4,6 +4,7 @@ import (
 	"io"
 	"time"
 
+	"nsbox/launcher/broker"
 	"nsbox/launcher/journal"
 )
 
@@ -23,6 +24,10 @@ type Request struct {
 
 	// Observe is called after each journaled record, in order; it must not block.
 	Observe func(journal.Record)
+
+	// Connection is called after each connection of the program's, one at a time; it
+	// must not block.
+	Connection func(broker.Event)
 
 	// Wait is how long to stand in line for a place; 0: refuse at once.
 	Wait time.Duration

@@ -62,8 +62,15 @@ func weaknesses(p *policy.Policy, f Facts) []weakness {
 	out = append(out, weakness{policy.DimOutStorage, reason.DegradedNotAllowed, "/out is held by the launcher, not provisioned by an operator",
 		"a bounded tmpfs made inside the box and held by a descriptor of the launcher",
 		"an artifact that is not exported yet when the launcher dies", ""})
+	const instead, notCovered = "mounts and modes alone decide on files", "a second layer below a fault in the mount table"
 	if e := f.Host.LandlockRefusal(); e != nil {
-		out = append(out, weakness{policy.DimLandlock, e.ID, e.Why, "mounts and modes alone decide on files", "a second layer below a fault in the mount table", e.Next})
+		out = append(out, weakness{policy.DimLandlock, e.ID, e.Why, instead, notCovered, e.Next})
+	} else if !p.WantsLandlock() {
+		out = append(out, weakness{policy.DimLandlock, reason.DegradedNotAllowed, "process_policy.mac is none", instead, notCovered, "write landlock"})
+	}
+	if !p.SocketsFiltered() {
+		out = append(out, weakness{policy.DimSeccompNetwork, reason.DegradedNotAllowed, "seccomp.denied_classes has no class of sockets",
+			"the network namespace, and Landlock for TCP ports, without the filter's rule on sockets", "kernel code of every socket family but AF_VSOCK", "add the class"})
 	}
 	return out
 }
@@ -126,7 +133,7 @@ func restrictions(pl *Plan, p *policy.Policy, f Facts) []Restriction {
 	add("exec", whatRuns(p), "no other program is in the root", "")
 	add("ids", fmt.Sprintf("%d:%d inside", pl.Box.UID, pl.Box.GID), "user namespace, "+pl.Box.Identity.Kind+" id maps", policy.DimIdentity)
 	add("launcher", "dedicated unprivileged user", "the caller's own account", policy.DimLauncherIdentity)
-	add("network", string(p.Network.Mode), "empty network namespace, seccomp", "")
+	add("network", string(p.Network.Mode), pl.Network.primitive(), policy.DimSeccompNetwork)
 	add("mac", "Landlock", fmt.Sprintf("Landlock ABI %d", pl.Box.LandlockABI), policy.DimLandlock)
 	add("system-calls", strings.Join(p.ProcessPolicy.Seccomp.DeniedClasses, " ")+" denied", "seccomp filter "+pl.Filters["workload"], "")
 	add("memory", fmt.Sprintf("%d bytes, swap %d", l.Memory.Bytes, l.Memory.Swap), "memory.max", policy.DimMemory)
@@ -137,6 +144,10 @@ func restrictions(pl *Plan, p *policy.Policy, f Facts) []Restriction {
 		tasks = "pids.max, " + tasks
 	}
 	add("tasks", fmt.Sprint(l.Tasks), tasks, "")
+	if n := pl.Network; n != nil {
+		add("endpoints", n.list(), "listening sockets of the box, held by the launcher, which dials", "")
+		add("connections", n.bounds(), "launcher, counted", "")
+	}
 	add("wall", l.Wall.String(), "launcher, CLOCK_MONOTONIC", "")
 	add("stdout", fmt.Sprintf("%d bytes", l.Log.Stdout), "launcher, counted pipe", "")
 	add("stderr", fmt.Sprintf("%d bytes", l.Log.Stderr), "launcher, counted pipe", "")
@@ -175,5 +186,5 @@ func (pl *Plan) attestation() []attest.Row {
 // heldByLauncher are the restrictions that nothing in the box can show: the
 // launcher watches over them, or is itself what they speak of.
 func heldByLauncher(name string) bool {
-	return name == "launcher" || name == "wall" || name == "cpu-total" || name == "stdout" || name == "stderr"
+	return name == "launcher" || name == "wall" || name == "cpu-total" || name == "stdout" || name == "stderr" || name == "connections"
 }

@@ -5,6 +5,7 @@ import (
 
 	"nsbox/exporter"
 	"nsbox/launcher/attest"
+	"nsbox/launcher/broker"
 	"nsbox/launcher/reason"
 )
 
@@ -76,6 +77,7 @@ type Result struct {
 	Digests     Digests            `json:"digests"`      // of what went in and of the rules
 	DurationsMS map[string]float64 `json:"durations_ms"` // by phase; "total" is the whole of Run
 	Resources   Resources          `json:"resources"`    // measured use
+	Network     *broker.Use        `json:"network"`      // connections to the policy's destinations; null where it lists none
 	Untrusted   Untrusted          `json:"untrusted"`    // what the program itself produced
 	Attestation []attest.Row       `json:"attestation"`  // one row per restriction: asked, shown, where, how
 }

@@ -13,6 +13,7 @@ import (
 	"nsbox/cgroupv2"
 	"nsbox/exporter"
 	"nsbox/launcher/attest"
+	"nsbox/launcher/broker"
 	"nsbox/launcher/policy"
 	"nsbox/nsexec"
 	"nsbox/seccompgen/filter"
@@ -87,6 +88,8 @@ type run struct {
 	staged     string
 	held       int
 	out, err   *capture
+	routes     []broker.Route // where the policy's destinations lead, one per listener
+	broker     *broker.Broker // nil: none listed
 }
 
 // whole is the story: each phase either succeeds or names why not, and whatever

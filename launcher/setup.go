@@ -112,7 +112,10 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 		return nil, err
 	}
 	t = r.phase("stage", t)
-	if err := a.record(journal.BoxIntent, nil); err != nil {
+	if err := r.route(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.record(journal.BoxIntent, r.routeRecord()); err != nil {
 		return nil, err
 	}
 	// The disk works while the kernel builds the box; both are joined before "go".
@@ -129,6 +132,12 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	}
 	t = r.phase("box", t)
 	if err := r.attest(box); err != nil {
+		box.Abort()
+		r.held = -1
+		<-synced
+		return nil, err
+	}
+	if err := r.startBroker(box); err != nil {
 		box.Abort()
 		r.held = -1
 		<-synced
@@ -213,8 +222,11 @@ func (r *run) spawn(ctx context.Context) (*nsexec.Box, error) {
 	spec := r.plan.Box
 	spec.Root = append([]nsexec.Node{}, spec.Root...)
 	for i := range spec.Root {
-		if spec.Root[i].Source == stagedPlaceholder {
+		switch spec.Root[i].Source {
+		case stagedPlaceholder:
 			spec.Root[i].Source = r.staged
+		case certificatesPlaceholder:
+			spec.Root[i].Source = r.gathered.facts.Certificates.Path
 		}
 	}
 	spec.Filter, spec.InitFilter = r.filters.workload, r.filters.init

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nsbox/launcher/attest"
+	"nsbox/launcher/broker"
 	"nsbox/launcher/endpoint"
 	"nsbox/launcher/journal"
 	"nsbox/launcher/reason"
@@ -145,6 +146,11 @@ func (t *Trace) decision(d *Decision) {
 	t.event("approval.decision", now, a)
 	t.event("sandbox.configure", now, c)
 	t.event("network.decision", now, n)
+}
+
+// Connection is Request.Connection of a traced run.
+func (t *Trace) Connection(e broker.Event) {
+	t.event("network.connection", time.Now().UTC(), e)
 }
 
 type lifecycleData struct {

@@ -181,9 +181,15 @@ func (c *compiler) probeConnect() {
 	a, n := to(ports[0])
 	c.add("control-connect", "shows that the refusal below is not a general one: here TCP itself answers", unix.SYS_CONNECT, load(s), a, n).fails(unix.ECONNREFUSED)
 	a, n = to(other)
-	c.add("probe-connect", "Landlock must stop what would reach the same answer", unix.SYS_CONNECT, load(s), a, n).fails(unix.EACCES)
+	c.add(ProbeConnect, "Landlock must stop what would reach the same answer", unix.SYS_CONNECT, load(s), a, n).fails(unix.EACCES)
 	c.add("probe-connect-close", "no socket is left to the program", unix.SYS_CLOSE, load(s))
 }
+
+// The two attempts of a box with endpoints, as HasStep knows them.
+const (
+	ProbeConnect  = "probe-connect"
+	ProbeDatagram = "probe-datagram"
+)
 
 // vacant is a loopback address that no endpoint is given.
 func vacant() []byte { return []byte{127, 255, 255, 254} }
@@ -196,7 +202,7 @@ func (c *compiler) probeSockets() {
 	s := c.word("probe-stream")
 	c.add("control-stream", "shows that the refusal below is not a general one", unix.SYS_SOCKET, imm(unix.AF_INET), imm(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), imm(0)).into(s)
 	c.add("control-stream-close", "no socket is left to the program", unix.SYS_CLOSE, load(s))
-	c.add("probe-datagram", "UDP, and with it DNS, must not even have a socket", unix.SYS_SOCKET, imm(unix.AF_INET), imm(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), imm(0)).fails(unix.EPERM)
+	c.add(ProbeDatagram, "UDP, and with it DNS, must not even have a socket", unix.SYS_SOCKET, imm(unix.AF_INET), imm(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), imm(0)).fails(unix.EPERM)
 }
 
 // Listen is one place where the box listens for an endpoint. Addresses are bytes:

@@ -21,7 +21,7 @@ func mayImport() map[string][]string {
 		"cmd/nsbox": {"launcher", "launcher/attest", "launcher/endpoint", "launcher/policy", "launcher/probe", "launcher/reason", "nsexec", "exporter", "seccompgen"},
 		// The image of the box's own processes: nothing of the launcher's side in it.
 		"cmd/nsbox-stage": {"nsexec", "exporter"},
-		"launcher": {"launcher/policy", "launcher/probe", "launcher/stage", "launcher/attest", "launcher/journal", "launcher/rootfs", "launcher/reason", "launcher/endpoint", "cgroupv2/scope",
+		"launcher": {"launcher/policy", "launcher/probe", "launcher/stage", "launcher/attest", "launcher/journal", "launcher/rootfs", "launcher/reason", "launcher/endpoint", "launcher/broker", "cgroupv2/scope",
 			"nsexec", "cgroupv2", "seccompgen", "seccompgen/filter", "exporter"},
 
 		"launcher/policy":   {"launcher/reason", "launcher/endpoint"},

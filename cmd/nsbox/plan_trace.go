@@ -50,7 +50,7 @@ func chosen(f execFlags, c *console, run runner) runner {
 		if err := t.Err(); err != nil {
 			return refusedBy(b, err)
 		}
-		req.Observe = t.Observe
+		req.Observe, req.Connection = t.Observe, t.Connection
 		res := launcher.Start(ctx, b, d, req, s)
 		t.Result(res)
 		err = t.Err()

@@ -75,7 +75,7 @@ func TestDestinationsRefused(t *testing.T) {
 		path  string
 		what  string
 	}{
-		"a URL":                       {[]any{"https://u:hunter2@a.example/x?t=1"}, nil, invalid, list + "[0]", "has no port"},
+		"a URL":                       {[]any{"https://example.org/x?token=hunter2"}, nil, invalid, list + "[0]", "has no port"},
 		"a wildcard":                  {[]any{"*.example:443"}, nil, invalid, list + "[0]", "no name"},
 		"twice":                       {[]any{"a.example:443", "A.example.:443"}, nil, invalid, list + "[1]", "twice"},
 		"too many":                    {many, nil, invalid, list, "65"},

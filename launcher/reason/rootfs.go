@@ -52,4 +52,6 @@ const (
 	InputChanged ID = "input_changed"
 	// InputStagingFailed: the launcher could not write its private copy of the inputs.
 	InputStagingFailed ID = "input_staging_failed"
+	// CertificatesMissing means that the policy lists destinations and the host has no bundle of CA certificates to give the box.
+	CertificatesMissing ID = "certificates_missing"
 )

@@ -17,7 +17,7 @@ func generatedFiles(c *Closure, o Options) []nsexec.Node {
 		{Path: "/etc", Kind: nsexec.Dir, Mode: 0o755},
 		file("/etc/passwd", passwd(o)),
 		file("/etc/group", group(o)),
-		file("/etc/hosts", []byte("127.0.0.1 localhost\n::1 localhost\n")),
+		file("/etc/hosts", hosts(o.Names)),
 		file("/etc/nsswitch.conf", []byte("passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nprotocols: files\nservices: files\n")),
 		file("/etc/localtime", utcZone()),
 		file("/etc/ld.so.cache", encodeLDCache(c.Libraries)),

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"slices"
 	"sort"
 
 	"nsbox/launcher/reason"
@@ -23,6 +24,8 @@ type Options struct {
 	WorkloadUID   int // inside; distinct from ExporterUID, 0 and 65534
 	WorkloadGID   int
 	ExporterUID   int
+	Names         []HostName // what /etc/hosts knows besides localhost
+	Certificates  string     // host file with the CA certificates; empty: the box has none
 }
 
 // Layout returns the whole root in the order of creation. The first node is "/"
@@ -34,7 +37,9 @@ func Layout(c *Closure, o Options) ([]nsexec.Node, error) {
 		return nil, err
 	}
 	byPath := map[string]nsexec.Node{}
-	for _, list := range [][]nsexec.Node{c.Nodes, o.ownNodes(), generatedFiles(c, o)} {
+	lists := [][]nsexec.Node{c.Nodes, o.ownNodes(), generatedFiles(c, o)}
+	lists = append(lists, certificateNodes(o.Certificates, slices.Concat(lists...)))
+	for _, list := range lists {
 		for _, n := range list {
 			old, ok := byPath[n.Path]
 			if !ok {
