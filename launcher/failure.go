@@ -20,7 +20,10 @@ type stepReason struct {
 	next   string
 }
 
-const apparmorNext = "load an AppArmor profile that grants userns to nsbox, or see kernel.apparmor_restrict_unprivileged_userns"
+const (
+	apparmorNext     = "load an AppArmor profile that grants userns to nsbox, or see kernel.apparmor_restrict_unprivileged_userns"
+	capabilitiesNext = "let the AppArmor profile that nsbox runs under grant it capability, mount and pivot_root; aa-status names the profile, the kernel log what it denied"
+)
 
 var stepReasons = []stepReason{
 	{"clone", []unix.Errno{unix.ENOSPC}, reason.UsernsDisabled, "the number of namespaces allowed here is used up", "raise user.max_user_namespaces, or end other boxes"},
@@ -28,10 +31,12 @@ var stepReasons = []stepReason{
 	{"clone", []unix.Errno{unix.EPERM}, reason.UsernsSysctl, "the kernel refuses the namespaces: a sysctl, an outer seccomp filter or a chroot forbids them", "check kernel.unprivileged_userns_clone, and run nsbox outside of surrounding containers and chroots"},
 	{"clone", []unix.Errno{unix.EINVAL, unix.ENOSYS}, reason.KernelTooOld, "the kernel lacks a part of clone3", "nsbox needs Linux 5.14 or newer with all namespaces built in"},
 	{"clone", []unix.Errno{unix.EAGAIN, unix.ENOMEM}, reason.SetupStep, "no process could be made", "raise the process limit (ulimit -u), or end other processes"},
-	{"scope-capabilities", nil, reason.UsernsApparmor, "the new user namespace gives no capabilities", apparmorNext},
-	{"private-mounts", []unix.Errno{unix.EPERM, unix.EACCES}, reason.UsernsApparmor, "mounting is refused inside the new user namespace", apparmorNext},
-	{"become-gid-0", nil, reason.UsernsApparmor, "ids cannot be changed inside the new user namespace", apparmorNext},
-	{"become-uid-0", nil, reason.UsernsApparmor, "ids cannot be changed inside the new user namespace", apparmorNext},
+	{"scope-capabilities", nil, reason.UsernsCapabilities, "the new user namespace gives no capabilities", capabilitiesNext},
+	// The first step that uses one.
+	{"bound-0", []unix.Errno{unix.EPERM, unix.EACCES}, reason.UsernsCapabilities, "a security module denies the capabilities of the new user namespace", capabilitiesNext},
+	{"private-mounts", []unix.Errno{unix.EPERM, unix.EACCES}, reason.UsernsCapabilities, "mounting is refused inside the new user namespace", capabilitiesNext},
+	{"become-gid-0", nil, reason.UsernsCapabilities, "ids cannot be changed inside the new user namespace", capabilitiesNext},
+	{"become-uid-0", nil, reason.UsernsCapabilities, "ids cannot be changed inside the new user namespace", capabilitiesNext},
 	{"proc:", []unix.Errno{unix.EPERM, unix.EACCES}, reason.ProcMasked, "a fresh /proc is refused, as in a container that masks parts of its own", "run nsbox outside of the surrounding container, or let that one show /proc unmasked"},
 	{"open:", []unix.Errno{unix.ENOENT}, reason.RootfsSourceChanged, "the source was there when the plan was made and is gone now", "run again when the package upgrade on this host is done"},
 	{"init-exec", []unix.Errno{unix.EACCES}, reason.LauncherExeUnreadable, "nsbox's own binary may not be executed by the box's ids", "chmod a+rx the nsbox binary; it must not lie on a noexec mount"},

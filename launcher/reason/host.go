@@ -13,6 +13,8 @@ const (
 	UsernsSysctl ID = "userns_sysctl"
 	// UsernsApparmor means that kernel.apparmor_restrict_unprivileged_userns takes the capabilities from namespaces of unconfined programs.
 	UsernsApparmor ID = "userns_apparmor"
+	// UsernsCapabilities means that a user namespace can be made but a security module denies the capabilities that come with it.
+	UsernsCapabilities ID = "userns_capabilities"
 	// UsernsUnknown means that the limit on user namespaces could not be read, which is never taken for permission.
 	UsernsUnknown ID = "userns_unknown"
 	// ProcMasked means that parts of /proc are mounted over here, so that the kernel would refuse a fresh proc to the box.
