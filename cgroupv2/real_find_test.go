@@ -31,6 +31,9 @@ func TestRealFind(t *testing.T) {
 	if after := subdirs(r.dir); !slices.Equal(before, after) {
 		t.Errorf("%q became %q", before, after)
 	}
+	if r.isTop() {
+		return // the one group that may hold processes and hand controllers down
+	}
 	if others, inside, err := r.members(); err != nil || inside || len(others) > 0 {
 		t.Errorf("in the root: %v, myself %v, %v", others, inside, err)
 	}
@@ -175,8 +178,8 @@ func TestRealLaunchersAtOnce(t *testing.T) {
 			t.Errorf("launcher %d: %v, %q", i, err, line)
 		}
 	}
-	if others, _, err := r.members(); err != nil || len(others) > 0 {
-		t.Errorf("left in the root: %v, %v", others, err)
+	if left := procs(t, dir); len(left) > 0 {
+		t.Errorf("left in the directory they shared: %v", left)
 	}
 }
 

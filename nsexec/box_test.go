@@ -63,7 +63,7 @@ func testSpec(argv ...string) *Spec {
 			{Path: "/out", Kind: Tmpfs, Bytes: 1 << 20, Inodes: 64, Mode: 0o700, UID: 10001, GID: 10001, Access: Read | List | Write},
 		},
 		MaskProc: []string{"keys", "key-users", "kallsyms", "kcore", "timer_list", "sysrq-trigger"}, MaskDirs: []string{"bus", "fs", "no-such-directory"},
-		UID: 10001, GID: 10001, Umask: 0o22, Affinity: -1, LandlockABI: 6,
+		UID: 10001, GID: 10001, Umask: 0o22, Affinity: -1, LandlockABI: landlockHere(),
 		Rlimits: []Rlimit{{"nofile", unix.RLIMIT_NOFILE, 64, 64}, {"nproc", unix.RLIMIT_NPROC, 32, 32}},
 		Command: Command{Path: argv[0], Argv: argv, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/scratch"},
 		Hold:    "/out", Listable: -1, CapLast: 40,

@@ -34,7 +34,8 @@ func TestSequenceDoc(t *testing.T) {
 		title string
 		spec  *Spec
 	}{{"The workload's box", workloadSpec()}, {"The exporter's box", exporterSpec()}, {"What a box with endpoints has besides", endpointSpec()}} {
-		box.spec.Identity.Kind = "" // not part of the program
+		box.spec.Identity.Kind = ""      // not part of the program
+		box.spec.LandlockABI = newestABI // whatever kernel writes the page
 		fmt.Fprintf(&b, "\n## %s\n\n", box.title)
 		p := mustCompile(t, box.spec)
 		if len(box.spec.Listen) > 0 {

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"encoding/json"
+	"os"
 	"strconv"
 	"strings"
 )
@@ -13,6 +14,36 @@ type Change struct {
 	Path  string
 	Value any
 	Added bool // the preset leaves this key out
+}
+
+// tierVariable names the guest of tests/vm that the tests run in.
+const tierVariable = "NSBOX_VM_TIER"
+
+// Slow is how many times longer than on an ordinary machine the clock of the
+// wall may run here, where everything is emulated. Policies of a Site and the
+// bounds of its runs are made longer by it; no other limit is.
+var Slow = func() int {
+	if os.Getenv(tierVariable) != "" {
+		return 10
+	}
+	return 1
+}()
+
+// patient multiplies what the clock of the wall bounds.
+func patient(doc map[string]any, times int) {
+	resources, _ := doc["resources"].(map[string]any)
+	for _, value := range resources {
+		entry, _ := value.(map[string]any)
+		if entry["unit"] != "seconds" {
+			continue
+		}
+		switch seconds := entry["value"].(type) {
+		case float64:
+			entry["value"] = int(seconds) * times
+		case int:
+			entry["value"] = seconds * times
+		}
+	}
 }
 
 // Set is a Change of a resource's value, by the resource's key.
@@ -73,6 +104,7 @@ func (s *Site) Policy(changes ...Change) string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	patient(doc, Slow)
 	s.free++
 	return s.File("policy-"+strconv.Itoa(s.free)+".json", string(data))
 }

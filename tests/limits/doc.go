@@ -8,8 +8,7 @@
 // TestRefusedElsewhere means something.
 //
 // A guest is emulated and slow, and so is everything that is bounded by the
-// clock of the wall: those bounds of a profile are multiplied by slow, and the
-// budgets around the workload are wider. What is counted in cpu time, bytes and
-// tasks is the profile's own number. NSBOX_LIMITS_RUNS is how often the tests
-// that repeat a run do so.
+// clock of the wall: package harness makes those bounds of a profile longer.
+// What is counted in cpu time, bytes and tasks is the profile's own number.
+// NSBOX_LIMITS_RUNS is how often the tests that repeat a run do so.
 package limits

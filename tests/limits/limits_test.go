@@ -16,13 +16,7 @@ import (
 	"nsbox/tests/harness"
 )
 
-const (
-	mib = 1 << 20
-	// slow is how much later than a real machine a guest may reach a wall limit.
-	slow = 8
-	// within bounds one run of a guest that shares its machine with others.
-	within = 300 * time.Second
-)
+const mib = 1 << 20
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
@@ -39,31 +33,23 @@ func guest(t *testing.T) *harness.Site {
 	return harness.NewSite(t, callers[0])
 }
 
-// wide are the budgets around the workload; the limits themselves stay.
-func wide(changes ...harness.Change) []harness.Change {
-	return append([]harness.Change{
-		harness.Set("budget_provision_boot", 120), harness.Set("budget_stop_proof", 60), harness.Set("budget_exporter_lifecycle", 60),
-		harness.Set("exporter_wall", 60), harness.Set("budget_cleanup", 60), harness.Set("attempt_hard_deadline", 800),
-	}, changes...)
-}
-
-// profile is a test profile of the specification, with its wall made slow.
+// profile is a test profile of the specification.
 func profile(t *testing.T, name string) []harness.Change {
 	t.Helper()
 	set := harness.Set
 	switch name {
 	case "TP-PROD":
-		return wide(set("wall_workload", 30*slow))
+		return []harness.Change{set("wall_workload", 30)}
 	case "TP-WALL":
-		return wide(set("wall_workload", 1*slow), set("cpu_total", 5))
+		return []harness.Change{set("wall_workload", 1), set("cpu_total", 5)}
 	case "TP-CPU":
-		return wide(set("cpu_total", 2), set("wall_workload", 20*slow))
+		return []harness.Change{set("cpu_total", 2), set("wall_workload", 20)}
 	case "TP-AGG":
-		return wide(set("cpu_total", 3), set("cpu_per_process_rlimit", 10), set("wall_workload", 15*slow))
+		return []harness.Change{set("cpu_total", 3), set("cpu_per_process_rlimit", 10), set("wall_workload", 15)}
 	case "TP-MEM":
-		return wide(set("memory_workload", 64), set("memory_swap", 0), set("cpu_total", 10), set("wall_workload", 15*slow))
+		return []harness.Change{set("memory_workload", 64), set("memory_swap", 0), set("cpu_total", 10), set("wall_workload", 15)}
 	case "TP-PID":
-		return wide(set("tasks_job", 8), set("cpu_total", 10), set("wall_workload", 5*slow))
+		return []harness.Change{set("tasks_job", 8), set("cpu_total", 10), set("wall_workload", 5)}
 	}
 	t.Fatalf("no profile %s", name)
 	return nil
@@ -83,7 +69,7 @@ func fixture(t *testing.T, s *harness.Site, policy []harness.Change, args ...str
 	// The shortest start of the interpreter: it is paid from the same budget.
 	file := s.File("job-"+s.Marker+".py", string(code))
 	return harness.Job{Argv: append([]string{"python3", "-I", "-S", "/in/" + filepath.Base(file)}, args...), In: []string{file},
-		Policy: policy, Bare: true, Flags: flags, Within: within}
+		Policy: policy, Bare: true, Flags: flags}
 }
 
 // run wants the outcome, every limit held by the kernel, and nothing left.
