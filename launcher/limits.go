@@ -67,6 +67,10 @@ func groupUse(g *cgroupv2.Group) (*CgroupUse, memoryEnd) {
 	if err != nil {
 		return nil, memoryFine
 	}
+	return use(s)
+}
+
+func use(s cgroupv2.Stats) (*CgroupUse, memoryEnd) {
 	use := &CgroupUse{MemoryPeak: s.MemoryPeak, SwapPeak: s.SwapPeak, OOMKills: cgroupv2.Unknown, TasksPeak: s.PidsPeak, TasksDenied: cgroupv2.Unknown, ThrottledUsec: s.CPU.Throttled}
 	if s.HasMemory {
 		use.OOMKills = s.Memory.OOMKill

@@ -140,15 +140,7 @@ wait:
 	e.measure(m, exit, gone)
 	if gone && e.outcome == "" {
 		e.fromExit(exit, l.CPU.PerProcess, m.handlesXCPU)
-		switch e.memory {
-		case memoryOwn:
-			// However the main process ended: part of the tree was killed for memory.
-			e.outcome, e.exitCode = LimitExceededMemory, nil
-			e.detail = fmt.Sprintf("memory.events of the job cgroup counts %d kills at its limit of %d bytes", e.cgroup.OOMKills, l.Memory.Bytes)
-		case memoryHost:
-			e.outcome, e.exitCode = KilledExternally, nil
-			e.detail = "the kernel's memory killer took part of the job although its own limit was not met: the host is short of memory"
-		}
+		e.fromMemory(l.Memory.Bytes)
 		if name := m.drained(); name != "" && e.outcome == Exited {
 			// Output past the cap is never a success, however the race between the
 			// reader and the exit came out.
@@ -247,6 +239,20 @@ func (e *ending) measure(m *monitor, exit nsexec.Exit, gone bool) {
 	}
 	if m.group != nil && gone {
 		e.cgroup, e.memory = groupUse(m.group)
+	}
+}
+
+// fromMemory gives the kernel's count the last word, however the main process
+// ended: it may have left with 0 in the moment before the killer, which takes
+// the whole group, came for a child of it.
+func (e *ending) fromMemory(limit int64) {
+	switch e.memory {
+	case memoryOwn:
+		e.outcome, e.exitCode = LimitExceededMemory, nil
+		e.detail = fmt.Sprintf("memory.events of the job cgroup counts %d kills at its limit of %d bytes", e.cgroup.OOMKills, limit)
+	case memoryHost:
+		e.outcome, e.exitCode = KilledExternally, nil
+		e.detail = "the kernel's memory killer took part of the job although its own limit was not met: the host is short of memory"
 	}
 }
 

@@ -1,8 +1,12 @@
 package limits
 
 import (
+	"os"
 	"strconv"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"nsbox/launcher"
 	"nsbox/tests/harness"
@@ -63,6 +67,49 @@ func TestScratchIsCharged(t *testing.T) {
 	t.Logf("full: %v, peak %d bytes", said, use.MemoryPeak)
 	bomb := run(t, s, fixture(t, s, profile(t, "TP-MEM"), "fill", "64"), launcher.LimitExceededMemory, 137)
 	t.Logf("64 MiB of files under 64 MiB of memory: %d kills, peak %d bytes", bomb.Result.Resources.Cgroup.OOMKills, bomb.Result.Resources.Cgroup.MemoryPeak)
+}
+
+// TestHugePages: the host has free huge pages, which no limit on memory counts,
+// and the job gets none. Control: this process does.
+func TestHugePages(t *testing.T) {
+	s := guest(t)
+	free := hugePagesFree(t)
+	b, err := unix.Mmap(-1, 0, 2*mib, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_HUGETLB)
+	if err != nil {
+		t.Fatalf("control: %v, with %d free", err, free)
+	}
+	b[0] = 1
+	if left := hugePagesFree(t); left != free-1 {
+		t.Errorf("control: %d huge pages were free, with one in use %d", free, left)
+	}
+	if err := unix.Munmap(b); err != nil {
+		t.Fatal(err)
+	}
+	said := lines(t, run(t, s, fixture(t, s, profile(t, "TP-PROD"), "huge pages"), launcher.Exited, 0))
+	for name, want := range map[string]string{"ordinary": "none", "mapping": "EPERM", "ordinary_file": "none", "file": "EPERM"} {
+		if said[name] != want {
+			t.Errorf("%s: %v, want %s", name, said[name], want)
+		}
+	}
+}
+
+func hugePagesFree(t *testing.T) int {
+	t.Helper()
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, "HugePages_Free:"); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(rest))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatal("/proc/meminfo counts no huge pages")
+	return 0
 }
 
 // TestS6c: no more than 8 tasks, by the count of the kernel.

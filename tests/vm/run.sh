@@ -18,7 +18,8 @@
 # OUT/console shows while it runs how far it is.
 #
 # Exit status: that of root.sh if not 0, then that of run.sh; 99 if the guest
-# did not say how it ended, for whatever reason.
+# did not say how it ended, for whatever reason; 98 if it did not even get as far
+# as the payload, so that booting it once more is fair.
 set -eu
 . "$(dirname "$0")/cache.sh"
 
@@ -97,16 +98,29 @@ timeout --foreground -k 5 $((timeout * 2 + 120)) qemu-system-x86_64 \
     -kernel "$kernel_dir/vmlinuz" -initrd "$initrd" \
     -append "console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check mitigations=off cgroup_no_v1=all systemd.show_status=no nsbox.tier=$tier nsbox.delegate=$delegate nsbox.timeout=$timeout nsbox.nonce=$nonce $append" \
     $(disk root "$root_disk" ,snapshot=on) $(disk payload "$work/payload" ,readonly=on) $(disk results "$work/results" ,cache=unsafe) \
-    -serial "file:$out/console" -serial "file:$work/marker" </dev/null >&2 || status=$?
+    -serial "file:$out/console" -serial "file:$work/marker" </dev/null >&2 &
+emulator=$!
+trap 'kill "$emulator" 2>/dev/null; exit 99' INT TERM HUP
+# A boot takes seconds here and minutes where the machine is shared by many.
+boot=900 waited=0
+booted() { grep -q "^nsbox-vm $nonce booted" "$work/marker" 2>/dev/null; }
+while kill -0 "$emulator" 2>/dev/null && ! booted; do
+    sleep 1
+    waited=$((waited + 1))
+    [ "$waited" -lt "$boot" ] || kill "$emulator"
+done
+wait "$emulator" || status=$?
 
 mkdir -p "$out/results"
 tar -x --no-same-owner --no-overwrite-dir -C "$out/results" -f "$work/results" 2>/dev/null || true
 marker=$(tr -d '\r' <"$work/marker" 2>/dev/null | grep "^nsbox-vm $nonce root=[0-9]* user=[0-9]* " || true)
 seconds=$(date +%s.%N | awk -v a="$started" '{ printf "%.1f", $1 - a }')
 if [ -z "$marker" ]; then
-    echo "vm: $tier, kernel $kernel: no result after $seconds s, the emulator ended with $status; the console's last lines:" >&2
+    failure="no result" code=99
+    booted || failure="it did not boot" code=98
+    echo "vm: $tier, kernel $kernel: $failure after $seconds s, the emulator ended with $status; the console's last lines:" >&2
     tail -n 15 "$out/console" >&2 2>/dev/null || true
-    exit 99
+    exit "$code"
 fi
 echo "$marker" >"$out/marker"
 echo "vm: $tier, kernel $release, delegation $delegate: $seconds s; ${marker#nsbox-vm "$nonce" }" >&2

@@ -25,22 +25,38 @@ func TestMain(m *testing.M) {
 type gotest struct {
 	tier, who string // who: root, user, or scope: the user in a delegated scope
 	pkg       string
-	skip      string // tests that meet no kernel and take long emulated, or that want what this guest is not, as the go command
+	short     string // which of its tests the round of make test runs, as the go command takes it
+	skip      string // tests that meet no kernel and take long emulated, or that want what this guest is not
 	seconds   int    // the most it may take there
 	harness   bool   // it drives the built nsbox, and holds the launcher's types, which need cgo
 }
 
+const (
+	every = "."
+	none  = "^$"
+	// byTheClock are tests of tests/e2e that judge by seconds of a machine that
+	// is not emulated, or repeat a run for minutes; tests/limits has their limits.
+	byTheClock = "^(TestS13a|TestCPUBudget|TestProcessCPU|TestForkBomb|TestStubbornTrees|TestCancel|TestCancelEarly|TestStdin|TestTimeInLine|TestUnderLoad|TestOutputFlood|TestReaderGoesAway|TestKilledLauncher|TestExitTable)$"
+)
+
 func gotests() []gotest {
 	return []gotest{
-		{"quick", "user", "cgroupv2", "^$", 180, false},
-		{"quick", "root", "nsexec", "^(TestCompileIsPure|TestInitsGolden)$", 600, false},
-		{"quick", "user", "tests/limits", "^$", 2400, true},
-		{"systemd", "scope", "cgroupv2", "^$", 180, false},
-		{"systemd", "user", "launcher/probe", "^$", 180, false},
-		{"systemd", "user", "launcher/rootfs", "^$", 180, false},
+		{"quick", "user", "cgroupv2", every, none, 300, false},
+		{"quick", "root", "cgroupv2", "^TestReal", none, 300, false},
+		// What the stages do before main is a fact of the build, not of a kernel.
+		{"quick", "root", "nsexec", "^(TestEveryCapabilityIsNeeded|TestExporterKindOfBox|TestBoxRuns)$", "^(TestCompileIsPure|TestInitsGolden)$", 900, false},
+		{"quick", "user", "tests/limits", "^(TestS6|TestS13|TestMemoryVerdict|TestScratch|TestHugePages)", none, 2400, true},
+		{"systemd", "scope", "cgroupv2", none, none, 300, false},
+		{"systemd", "user", "launcher/probe", none, none, 180, false},
+		{"systemd", "user", "launcher/rootfs", none, none, 180, false},
+		{"systemd", "user", "tests/e2e", "^(TestDemo|TestS1|TestS2|TestS3)$", byTheClock, 2400, true},
 		// Each run asks systemd for a scope there; the long series are the quick tier's.
-		{"systemd", "user", "tests/limits", "^(TestOvershoot|TestMemoryVerdict)$", 2400, true},
+		{"systemd", "user", "tests/limits", none, "^(TestOvershoot|TestMemoryVerdict|TestNothingIsLeft|TestHugePages)$", 2400, true},
 	}
+}
+
+func (g gotest) runs(tier string) bool {
+	return g.tier == tier && !(testing.Short() && g.short == none)
 }
 
 func (g gotest) name() string { return g.who + "-" + strings.ReplaceAll(g.pkg, "/", "-") }
@@ -56,11 +72,18 @@ func makePayload(t *testing.T, tier string) string {
 	copyFile(t, "payload/job.sh", filepath.Join(dir, "job.sh"), 0o644)
 	copyFile(t, product(t), filepath.Join(dir, "nsbox"), 0o755)
 	patientPolicy(t, filepath.Join(dir, "nsbox"), filepath.Join(dir, "policy.json"))
+	// Where tests look for the repository they find what they need of it.
+	copyFile(t, filepath.Join(root(t), "go.mod"), filepath.Join(dir, "src", "go.mod"), 0o644)
+	copySources(t, filepath.Join(root(t), "demo"), filepath.Join(dir, "src", "demo"))
 	for _, name := range []string{"txhousing.csv", "summarise.py"} {
 		copyFile(t, filepath.Join(root(t), "demo", name), filepath.Join(dir, name), 0o644)
 	}
 	runs := os.Getenv("NSBOX_VM_RUNS")
-	if runs == "" {
+	switch {
+	case runs != "":
+	case testing.Short():
+		runs = "6"
+	default:
 		runs = "30"
 	}
 	if err := os.WriteFile(filepath.Join(dir, "runs"), []byte(runs), 0o644); err != nil {
@@ -70,7 +93,7 @@ func makePayload(t *testing.T, tier string) string {
 	command(t, static, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "facts"), "./tests/vm/facts")
 	var index strings.Builder
 	for _, g := range gotests() {
-		if g.tier != tier {
+		if !g.runs(tier) {
 			continue
 		}
 		// Some tests read their package's files, or those of the one beside it.
@@ -84,7 +107,11 @@ func makePayload(t *testing.T, tier string) string {
 			command(t, static, "go", "test", "-c", "-ldflags", "-s -w", "-o", binary, "./"+g.pkg)
 		}
 		mustBeStatic(t, binary)
-		fmt.Fprintln(&index, g.who, g.name(), g.pkg, g.seconds, g.skip)
+		run := every
+		if testing.Short() {
+			run = g.short
+		}
+		fmt.Fprintln(&index, g.who, g.name(), g.pkg, g.seconds, run, g.skip)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "gotests"), []byte(index.String()), 0o644); err != nil {
 		t.Fatal(err)
@@ -244,7 +271,7 @@ func readFacts(t *testing.T, r results, name string) facts {
 func passed(t *testing.T, r results, tier string) {
 	t.Helper()
 	for _, g := range gotests() {
-		if g.tier != tier {
+		if !g.runs(tier) {
 			continue
 		}
 		out := r.text(t, g.name()+".gotest")

@@ -113,6 +113,24 @@ elif what == "exit 0 beside it":
         pass
     say(left_at_mib=reached[0])
     os._exit(0)
+elif what == "huge pages":
+    import mmap
+
+    def answer(act):
+        try:
+            act()
+        except OSError as e:
+            return errno.errorcode[e.errno]
+        return "none"
+
+    huge = 0x40000  # MAP_HUGETLB
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    say(
+        ordinary=answer(lambda: mmap.mmap(-1, 2 * MIB, flags=private)),
+        mapping=answer(lambda: mmap.mmap(-1, 2 * MIB, flags=private | huge)),
+        ordinary_file=answer(lambda: os.memfd_create("x", 0x8)),
+        file=answer(lambda: os.memfd_create("x", 0x8 | 0x4)),
+    )
 elif what == "children":
     made, ended = forks(int(rest[0]), lambda: time.sleep(2))
     reap(made)

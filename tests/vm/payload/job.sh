@@ -18,10 +18,10 @@ job() {
 # gotests WHO: the static test binaries that /payload/gotests has for WHO, each
 # among a copy of its package's files.
 gotests() {
-    while read -r who name package seconds skip; do
+    while read -r who name package seconds run skip; do
         [ "$who" = "$1" ] || continue
         code=0
-        (cd "/payload/src/$package" && timeout "$((seconds + 20))" ./package.test -test.v -test.short -test.timeout "${seconds}s" -test.skip "$skip") >"/out/$name.gotest" 2>&1 </dev/null || code=$?
+        (cd "/payload/src/$package" && timeout "$((seconds + 20))" ./package.test -test.v -test.short -test.timeout "${seconds}s" -test.run "$run" -test.skip "$skip") >"/out/$name.gotest" 2>&1 </dev/null || code=$?
         echo "$code" >"/out/$name.gotest.status"
         echo "[$(cut -d ' ' -f 1 /proc/uptime)] tests of $name: $code"
         grep -E '^--- (FAIL|PASS)' "/out/$name.gotest"

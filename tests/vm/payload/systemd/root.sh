@@ -3,16 +3,21 @@ for dir in / /user.slice /user.slice/user-1000.slice /user.slice/user-1000.slice
     echo "$dir: $(cat "/sys/fs/cgroup$dir/cgroup.controllers")"
 done
 
-# A profile as a distribution might ship for some other program: everything
-# but user namespaces. The job under it is refused; "login" of run.sh is the control.
-cp /payload/nsbox /usr/local/bin/nsbox-denied
-cat >/etc/apparmor.d/nsbox-denied <<'EOF'
+# Profiles as a distribution might ship them for some other program: one allows
+# everything but user namespaces, the other everything but capabilities. The job
+# under each is refused; "login" of run.sh is the control of both.
+denied() {
+    cp /payload/nsbox "/usr/local/bin/nsbox-$1"
+    cat >"/etc/apparmor.d/nsbox-$1" <<EOF
 abi <abi/4.0>,
 include <tunables/global>
-profile nsbox-denied /usr/local/bin/nsbox-denied {
-  file, capability, network, unix, signal, ptrace, mount, umount, pivot_root, dbus,
+profile nsbox-$1 /usr/local/bin/nsbox-$1 {
+  file, network, unix, signal, ptrace, mount, umount, pivot_root, dbus, $2,
 }
 EOF
-apparmor_parser -r /etc/apparmor.d/nsbox-denied
-echo "apparmor_parser: $?"
-as-user sh -c '. /payload/job.sh; nsbox=/usr/local/bin/nsbox-denied; job apparmor'
+    apparmor_parser -r "/etc/apparmor.d/nsbox-$1"
+    echo "apparmor_parser $1: $?"
+    as-user sh -c ". /payload/job.sh; nsbox=/usr/local/bin/nsbox-$1; job apparmor-$1"
+}
+denied userns capability
+denied capabilities userns
