@@ -64,7 +64,7 @@ test: setup-test build
 
 # The tier with a unified cgroup hierarchy: kernels of their own in an emulator.
 test-vm: build
-	NSBOX_VM=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -v -timeout 30m ./tests/vm
+	NSBOX_VM=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -v -timeout 150m ./tests/vm
 
 # The quick round while writing code: no set-up, no static link, no cached e2e binary.
 test-go:

@@ -26,8 +26,14 @@
 //
 // What a guest is for: the main job with every limit held by the kernel, for an
 // ordinary user; the refusals, each forced alone by root with the same job as
-// control; and whole packages' tests, of which tests/limits is the longest. The
-// budgets of the wall are longer there than the preset's, no other number is.
+// control; and whole packages' tests, of which tests/limits is the longest and
+// tests/e2e runs with nothing degraded but the storage of /out. The budgets of
+// the wall are longer there than the preset's, no other number is.
 //
-// The tests run only where NSBOX_VM=1 says so; `make test-vm` and `make test` do.
+// A guest that does not get as far as its payload is booted once more; a payload
+// that fails is never run again.
+//
+// The tests run only where NSBOX_VM=1 says so; `make test-vm` does. With -short
+// they leave out the long series and what one kernel or delegation shows as well
+// as the other.
 package vm
