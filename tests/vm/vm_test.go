@@ -36,7 +36,7 @@ const (
 	none  = "^$"
 	// byTheClock are tests of tests/e2e that judge by seconds of a machine that
 	// is not emulated, or repeat a run for minutes; tests/limits has their limits.
-	byTheClock = "^(TestS13a|TestCPUBudget|TestProcessCPU|TestForkBomb|TestStubbornTrees|TestCancel|TestCancelEarly|TestStdin|TestTimeInLine|TestUnderLoad|TestOutputFlood|TestReaderGoesAway|TestKilledLauncher|TestExitTable)$"
+	byTheClock = "^(TestS13a|TestCPUBudget|TestProcessCPU|TestForkBomb|TestStubbornTrees|TestCancel|TestCancelEarly|TestStdin|TestTimeInLine|TestUnderLoad|TestOutputFlood|TestReaderGoesAway|TestKilledLauncher|TestExitTable|TestBusy|TestDeliverNeverOverwrites|TestHostIdentity)$"
 )
 
 func gotests() []gotest {
