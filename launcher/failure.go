@@ -13,7 +13,7 @@ import (
 // stepReason is what a failing step of the set-up means to a person. The first
 // row that matches names it; an empty errno list matches every errno.
 type stepReason struct {
-	step   string // name, or prefix ending in ':'
+	step   string // name, or prefix ending in ':' or '-'
 	errnos []unix.Errno
 	id     reason.ID
 	why    string
@@ -32,8 +32,8 @@ var stepReasons = []stepReason{
 	{"clone", []unix.Errno{unix.EINVAL, unix.ENOSYS}, reason.KernelTooOld, "the kernel lacks a part of clone3", "nsbox needs Linux 5.14 or newer with all namespaces built in"},
 	{"clone", []unix.Errno{unix.EAGAIN, unix.ENOMEM}, reason.SetupStep, "no process could be made", "raise the process limit (ulimit -u), or end other processes"},
 	{"scope-capabilities", nil, reason.UsernsCapabilities, "the new user namespace gives no capabilities", capabilitiesNext},
-	// The first step that uses one.
-	{"bound-0", []unix.Errno{unix.EPERM, unix.EACCES}, reason.UsernsCapabilities, "a security module denies the capabilities of the new user namespace", capabilitiesNext},
+	// The first steps that use one.
+	{"bound-", []unix.Errno{unix.EPERM, unix.EACCES}, reason.UsernsCapabilities, "a security module denies the capabilities of the new user namespace", capabilitiesNext},
 	{"private-mounts", []unix.Errno{unix.EPERM, unix.EACCES}, reason.UsernsCapabilities, "mounting is refused inside the new user namespace", capabilitiesNext},
 	{"become-gid-0", nil, reason.UsernsCapabilities, "ids cannot be changed inside the new user namespace", capabilitiesNext},
 	{"become-uid-0", nil, reason.UsernsCapabilities, "ids cannot be changed inside the new user namespace", capabilitiesNext},
@@ -69,8 +69,12 @@ func boxFailure(err error) *reason.Error {
 	return reason.Wrap(reason.SetupStep, "the box", "could not be made", "", err)
 }
 
+func (r stepReason) isPrefix() bool {
+	return strings.HasSuffix(r.step, ":") || strings.HasSuffix(r.step, "-")
+}
+
 func (r stepReason) matches(s *nsexec.StepError) bool {
-	if r.step != s.Step && !(strings.HasSuffix(r.step, ":") && strings.HasPrefix(s.Step, r.step)) {
+	if r.step != s.Step && !(r.isPrefix() && strings.HasPrefix(s.Step, r.step)) {
 		return false
 	}
 	if r.errnos == nil {

@@ -3,6 +3,7 @@ package nsexec
 import (
 	"encoding/binary"
 	"fmt"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,7 +14,7 @@ import (
 // It then waits until pid 1 has built the tree; pivot_root moves its root as well.
 func (c *compiler) fork() {
 	for n := 0; n <= c.spec.CapLast; n++ {
-		c.need(c.add(fmt.Sprintf("bound-%d", n), "no exec may bring a capability back; dropped once, before the fork, for both", unix.SYS_PRCTL, imm(unix.PR_CAPBSET_DROP), imm(uintptr(n))), unix.CAP_SETPCAP)
+		c.need(c.add("bound-"+strconv.Itoa(n), "no exec may bring a capability back; dropped once, before the fork, for both", unix.SYS_PRCTL, imm(unix.PR_CAPBSET_DROP), imm(uintptr(n))), unix.CAP_SETPCAP)
 	}
 	relay := c.prog.slot("relay", 16)
 	c.relayRead, c.relayWrite = relay.at(0), relay.at(4)

@@ -22,12 +22,12 @@ const tierVariable = "NSBOX_VM_TIER"
 // Slow is how many times longer than on an ordinary machine the clock of the
 // wall may run here, where everything is emulated. Policies of a Site and the
 // bounds of its runs are made longer by it; no other limit is.
-var Slow = func() int {
+func Slow() int {
 	if os.Getenv(tierVariable) != "" {
 		return 10
 	}
 	return 1
-}()
+}
 
 // patient multiplies what the clock of the wall bounds.
 func patient(doc map[string]any, times int) {
@@ -104,7 +104,7 @@ func (s *Site) Policy(changes ...Change) string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	patient(doc, Slow)
+	patient(doc, Slow())
 	s.free++
 	return s.File("policy-"+strconv.Itoa(s.free)+".json", string(data))
 }

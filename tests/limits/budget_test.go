@@ -12,7 +12,7 @@ import (
 // most of 2 seconds.
 func TestS6a(t *testing.T) {
 	s := guest(t)
-	run(t, s, fixture(t, s, append(profile(t, "TP-CPU"), harness.Set("cpu_total", 2*harness.Slow)), "short", "1000"), launcher.Exited, 0)
+	run(t, s, fixture(t, s, append(profile(t, "TP-CPU"), harness.Set("cpu_total", 2*harness.Slow())), "short", "1000"), launcher.Exited, 0)
 	conclusive(t, s, fixture(t, s, profile(t, "TP-CPU"), "spin", "100000000"), 2, 1)
 	s.WantGone(t, 0)
 }
@@ -55,7 +55,7 @@ func TestS13a(t *testing.T) {
 		t.Errorf("cpu %d µs, %d tasks denied, %d killed for memory", res.CPUUsec, res.Cgroup.TasksDenied, res.Cgroup.OOMKills)
 	}
 	s.WantGone(t, 0)
-	t.Logf("wall %d s: over %.1f ms past it, cpu %.3f s of 5", harness.Slow, res.WallOvershoot, float64(res.CPUUsec)/1e6)
+	t.Logf("wall %d s: over %.1f ms past it, cpu %.3f s of 5", harness.Slow(), res.WallOvershoot, float64(res.CPUUsec)/1e6)
 }
 
 // TestOvershoot: how far past 2 cpu seconds four busy processes come. A run that
