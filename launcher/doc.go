@@ -28,7 +28,8 @@
 // The launcher opens nothing below /out. It holds the descriptor of its root,
 // hands it into a second box (export.go), reads the copy that comes back from a
 // file of its own, hashes it again, and publishes it only after the first box
-// and all it used are proven gone (deliver.go).
+// and all it used are proven gone (deliver.go). Where the policy lets several
+// files leave, one rename publishes them together (deliver_several.go).
 //
 // # Degraded dimensions
 //

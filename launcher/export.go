@@ -31,6 +31,11 @@ const (
 // export runs the second sandbox over the held /out. The launcher opens nothing
 // below /out: it hands in the descriptor of its root and files of its own to
 // write to, and believes only what it reads from those files itself.
+//
+// The box is made after the stop proof and not while the workload runs: it would
+// be ready sooner, but a process with capabilities would wait beside hostile code
+// for as long as that runs, take its processor time on a host with few, and still
+// could open nothing of /out before the workload is proven gone.
 type export struct {
 	plan   *Plan
 	att    *attempt

@@ -60,6 +60,7 @@ func TestSeveralFiles(t *testing.T) {
 			"three of four": {goodFiles(), []string{"summary.csv", "facts.json", "chart.png"}, map[string]int64{"summary.csv": 2}},
 			"two":           {files{"notes.txt": "one\ntwo\nthree", "chart.png": "\x00\xff"}, []string{"notes.txt", "chart.png"}, map[string]int64{"notes.txt": 3}},
 			"one":           {files{"facts.json": "[]"}, []string{"facts.json"}, nil},
+			"at their caps": {files{"facts.json": `"` + strings.Repeat("x", 62) + `"`, "chart.png": strings.Repeat("\x01", 4096)}, []string{"facts.json", "chart.png"}, nil},
 			"no bytes":      {files{"summary.csv": "", "notes.txt": ""}, []string{"summary.csv", "notes.txt"}, nil},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -208,6 +209,28 @@ func TestSeveralAtTheCaps(t *testing.T) {
 		}
 		tr = try(t, s, "for n in 'efghijkl': put(n, n)\n", harness.Job{Policy: policy})
 		tr.wantRejected("too_many_files")
+	})
+}
+
+// TestNamesOfEveryKind: a name is bytes to the file system and nothing else.
+func TestNamesOfEveryKind(t *testing.T) {
+	names := []string{strings.Repeat("n", 255), "naïve €.csv", ".hidden", "with a blank", "-rf", "a\\b\"c", "..csv", "not left"}
+	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
+		left := files{}
+		for i, n := range names[:7] {
+			left[n] = fmt.Sprintf("file %d\n", i)
+		}
+		tr := try(t, s, left.code(), harness.Job{Policy: []harness.Change{
+			harness.Set("out_file_count_accept", 7),
+			{Path: "filesystem.export_scope", Value: nil},
+			{Path: "artifact_export.allowed_names", Value: names},
+		}})
+		tr.run.WantOK()
+		for n, want := range left {
+			if have, err := os.ReadFile(filepath.Join(tr.run.Result.Delivery.Path, n)); err != nil || string(have) != want {
+				t.Errorf("%q: %q, %v", n, have, err)
+			}
+		}
 	})
 }
 
