@@ -12,7 +12,8 @@ import (
 // start of the workload's box that export-box is held against.
 var exportPhases = []string{"box", "export", "export-prepare", "export-box", "export-attest", "export-run", "export-digest"}
 
-// phases runs a job that leaves data, n times, and returns what each phase took.
+// phases runs a job that leaves data, n times, and returns what each phase took
+// in each run.
 func phases(t testing.TB, s *harness.Site, data string, n int) map[string][]float64 {
 	t.Helper()
 	in := s.File("content", data) + ":content"
@@ -30,25 +31,33 @@ func phases(t testing.TB, s *harness.Site, data string, n int) map[string][]floa
 			took[name] = append(took[name], ms)
 		}
 	}
-	for _, all := range took {
-		slices.Sort(all)
-	}
 	return took
 }
 
 // TestExportersBoxStartsLikeTheWorkloads: the second box has less in it than the
-// first. Both are of the same runs, and of each the fastest counts, so that
-// another load is in neither or in both.
+// first. A busy machine can slow either of the two in any run, so what fails is
+// that the second was never the faster one.
 func TestExportersBoxStartsLikeTheWorkloads(t *testing.T) {
 	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
 		took := phases(t, s, "a,b\n1,2\n", 12)
-		for _, name := range exportPhases {
-			t.Logf("%-14s best %6.1f ms, median %6.1f ms", name, took[name][0], took[name][len(took[name])/2])
+		faster := 0
+		for i, own := range took["export-box"] {
+			if own <= took["box"][i] {
+				faster++
+			}
 		}
-		if own, workload := took["export-box"][0], took["box"][0]; own > 2*workload {
-			t.Errorf("the exporter's box starts in %.1f ms, the workload's in %.1f ms", own, workload)
+		for _, name := range exportPhases {
+			t.Logf("%-14s best %6.1f ms, median %6.1f ms", name, slices.Min(took[name]), median(took[name]))
+		}
+		if faster == 0 {
+			t.Errorf("in %d runs the exporter's box never started as fast as the workload's", len(took["box"]))
 		}
 	})
+}
+
+func median(all []float64) float64 {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)/2]
 }
 
 // BenchmarkExport runs the whole job and reports medians in milliseconds: the
@@ -68,9 +77,9 @@ func BenchmarkExport(b *testing.B) {
 					took = phases(b, s, data, runs)
 				}
 				for _, name := range exportPhases {
-					b.ReportMetric(took[name][runs/2], "ms-"+name)
+					b.ReportMetric(median(took[name]), "ms-"+name)
 				}
-				b.ReportMetric(took["export-box"][0]/took["box"][0], "export-box/box")
+				b.ReportMetric(slices.Min(took["export-box"])/slices.Min(took["box"]), "export-box/box")
 			})
 		}
 	}
