@@ -47,6 +47,8 @@ stage: setup
 
 build: stage
 	CGO_ENABLED=1 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/nsbox
+	CGO_ENABLED=1 $(GO) build -trimpath -tags $(TAGS) -ldflags '-s -w -linkmode external -extldflags "-static"' -o bin/nsbox-verify ./tests/conformance/nsbox-verify
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/nsbox-verify-shim ./tests/export/shim
 	@readelf -d $(BIN) >/dev/null && ! readelf -d $(BIN) | grep -q NEEDED || { echo "$(BIN) is not static" >&2; exit 1; }
 
 demo: setup-demo build

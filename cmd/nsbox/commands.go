@@ -68,6 +68,8 @@ func commandLine(args []string, c *console, run runner) (status int) {
 		err = reconcileAttempts(c, inv.Reconcile)
 	case "gc":
 		err = collect(c, inv.GC)
+	case "verify":
+		err = verify(inv.Verify)
 	case "version":
 		err = showVersion(c, inv.Version.JSON)
 	default:

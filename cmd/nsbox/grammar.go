@@ -20,6 +20,7 @@ type grammar struct {
 	Attempts  attemptsCommand `cmd:""`
 	Reconcile reconcileFlags  `cmd:""`
 	GC        gcFlags         `cmd:"" name:"gc"`
+	Verify    verifyFlags     `cmd:""`
 }
 
 type execFlags struct {
@@ -125,6 +126,7 @@ func wording() map[string]words {
 	exportWording(texts)
 	attemptsWording(texts)
 	cleanWording(texts)
+	verifyWording(texts)
 	return texts
 }
 

@@ -11,4 +11,6 @@ const (
 	OutputClosed ID = "output_closed"
 	// Internal means that nsbox met a state its authors thought impossible; the run counts as failed.
 	Internal ID = "internal_error"
+	// VerifierMissing: nsbox verify needs the program nsbox-verify beside nsbox.
+	VerifierMissing ID = "verifier_missing"
 )

@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// script is a workload of testdata.
-func script(name string) string { return "testdata/" + name }
+// script is a workload of tests/programs.
+func script(name string) string { return "../programs/" + name }
 
 // wantReport compares entries of a report; each may be any of its values.
 func wantReport(t *testing.T, report map[string]string, want map[string][]string) {

@@ -49,35 +49,6 @@ func shim(t *testing.T) []byte {
 	return builtShim.data
 }
 
-// replaceStage puts the shim in the place of the stage image in the site's own
-// state directory: the caller's own private directory, as trustworthy as the
-// caller. nsbox itself has no way to be told of another stage.
-func replaceStage(t *testing.T, s *harness.Site) {
-	t.Helper()
-	if images, _ := filepath.Glob(filepath.Join(s.State, "cache", "stage-*")); len(images) == 0 {
-		s.Run(harness.Job{Code: "pass\n"}).WantOK()
-	}
-	images, _ := filepath.Glob(filepath.Join(s.State, "cache", "stage-*"))
-	if len(images) != 1 {
-		t.Fatalf("%d stage images in the cache: %q; was nsbox built by make build?", len(images), images)
-	}
-	info, err := os.Stat(images[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	data := shim(t)
-	if int64(len(data)) > info.Size() {
-		t.Fatalf("the shim has %d bytes, the image %d: nsbox would notice", len(data), info.Size())
-	}
-	data = append(data[:len(data):len(data)], make([]byte, info.Size()-int64(len(data)))...)
-	next := images[0] + ".next"
-	for _, err := range []error{os.WriteFile(next, data, 0o555), os.Chmod(next, 0o555), os.Lchown(next, s.Caller.UID, s.Caller.GID), os.Rename(next, images[0])} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // order runs a job whose artifact is an order to the shim.
 func order(t *testing.T, s *harness.Site, text string, j harness.Job) *trial {
 	t.Helper()
@@ -133,7 +104,7 @@ func TestA5b(t *testing.T) {
 			t.Error(err)
 		}
 
-		replaceStage(t, s)
+		s.ReplaceStage(shim(t))
 		before := harness.Fingerprint(t, secret, home, folder)
 		tr := order(t, s, text, harness.Job{})
 		if a := tr.run.Result.Artifact; a.Outcome == launcher.ArtifactAccepted || tr.run.Status == launcher.ExitOK {
@@ -206,7 +177,7 @@ func outsideAttempts(t *testing.T, s *harness.Site, text string) map[string]stri
 // TestLyingExporter: the launcher believes its own reading of the copy only.
 func TestLyingExporter(t *testing.T) {
 	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
-		replaceStage(t, s)
+		s.ReplaceStage(shim(t))
 		t.Run("another digest", func(t *testing.T) {
 			tr := order(t, s, "lie-digest", harness.Job{})
 			r := tr.run.Result
@@ -257,7 +228,7 @@ func (tr *trial) wantQuarantine() {
 // TestExporterLimits breaks each limit of the exporter's own profile.
 func TestExporterLimits(t *testing.T) {
 	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
-		replaceStage(t, s)
+		s.ReplaceStage(shim(t))
 		for _, c := range []struct {
 			order  string
 			policy []harness.Change

@@ -24,14 +24,20 @@ var binary shared
 //	func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 func Main(m *testing.M) int {
 	status := m.Run()
-	if binary.dir != "" {
-		os.RemoveAll(binary.dir)
-	}
+	Forget()
 	return status
 }
 
+// Forget removes the copy of nsbox; the next Binary makes a new one.
+func Forget() {
+	if binary.dir != "" {
+		os.RemoveAll(binary.dir)
+	}
+	binary = shared{}
+}
+
 // Binary returns the path of the copy of nsbox that every caller may execute.
-func Binary(t testing.TB) string {
+func Binary(t T) string {
 	t.Helper()
 	binary.once.Do(func() { binary.err = copyBinary() })
 	if binary.err != nil {

@@ -20,7 +20,7 @@ type Caller struct {
 
 // Callers lists the identities every behaviour has to be shown for. It never
 // skips: a missing test user is a failure with the command that makes it.
-func Callers(t testing.TB) []Caller {
+func Callers(t T) []Caller {
 	t.Helper()
 	if uid := os.Geteuid(); uid != 0 {
 		return []Caller{{Name: "self", UID: uid, GID: os.Getegid()}}
@@ -54,7 +54,7 @@ func (c Caller) become(cmd *exec.Cmd) {
 }
 
 // own gives a path to the caller.
-func (c Caller) own(t testing.TB, path string) {
+func (c Caller) own(t T, path string) {
 	t.Helper()
 	if c.UID == os.Geteuid() {
 		return

@@ -30,4 +30,7 @@
 //	})
 //
 // TestExample is this, whole: go test -run TestExample ./tests/harness
+//
+// The harness asks of a test only what T names, so that nsbox verify can run the
+// same code outside any Go test.
 package harness

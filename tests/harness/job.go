@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 
 	"nsbox/launcher/policy"
@@ -173,7 +172,7 @@ func (s *Site) command(j Job, args []string) *Live {
 	return l
 }
 
-func (l *Live) start(t testing.TB) *Live {
+func (l *Live) start(t T) *Live {
 	t.Helper()
 	if l.job.Meter {
 		l.startMeter(t)

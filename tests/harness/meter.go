@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 )
 
@@ -14,7 +13,7 @@ import (
 // every process of the tree used, dead ones included, whoever reaped them and
 // whatever nsbox itself could see: an independent figure. It takes root and a
 // version 2 hierarchy, with or without controllers; without them nothing is counted.
-func (l *Live) startMeter(t testing.TB) {
+func (l *Live) startMeter(t T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		return

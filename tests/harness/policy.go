@@ -56,6 +56,10 @@ func Set(resource string, value int) Change {
 func (s *Site) Profile(name string) []Change {
 	s.t.Helper()
 	switch name {
+	case "TP-PROD":
+		return nil
+	case "TP-MEM":
+		return []Change{Set("memory_workload", 64), Set("memory_swap", 0), Set("cpu_total", 10), Set("wall_workload", 15)}
 	case "TP-WALL":
 		return []Change{Set("wall_workload", 1), Set("cpu_total", 5)}
 	case "TP-CPU":

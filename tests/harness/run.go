@@ -9,7 +9,6 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 
 	"nsbox/launcher"
@@ -27,7 +26,7 @@ type Run struct {
 	Result         launcher.Result // zero if there is none
 	HasResult      bool
 
-	t    testing.TB
+	t    T
 	site *Site
 }
 
@@ -54,7 +53,7 @@ func (r *Run) decode() {
 }
 
 // DecodeResult wants exactly one document without unknown keys.
-func DecodeResult(t testing.TB, data []byte) launcher.Result {
+func DecodeResult(t T, data []byte) launcher.Result {
 	t.Helper()
 	var res launcher.Result
 	d := json.NewDecoder(bytes.NewReader(data))

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"testing"
 )
 
 // sitePrefix begins the name of every site's directory; what follows is random.
@@ -20,13 +19,13 @@ type Site struct {
 	State  string // passed as --state-dir; nsbox makes it
 	Marker string // random; part of Dir and of the names of staged scripts
 
-	t    testing.TB
+	t    T
 	runs int
 	free int // number for the next name
 }
 
 // NewSite makes a site. At the end of the test it wants every process of it gone.
-func NewSite(t testing.TB, c Caller) *Site {
+func NewSite(t T, c Caller) *Site {
 	t.Helper()
 	dir, err := os.MkdirTemp("", sitePrefix)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 )
 
@@ -22,7 +21,7 @@ const goneWithin = 2 * time.Second
 
 // Fingerprint is the digest of files and trees: names, kinds, modes, owners,
 // sizes, modification times and contents. A path that does not exist counts as that.
-func Fingerprint(t testing.TB, paths ...string) string {
+func Fingerprint(t T, paths ...string) string {
 	t.Helper()
 	h := sha256.New()
 	for _, path := range paths {
@@ -145,7 +144,7 @@ func idOf(info os.FileInfo) fileID {
 
 // WantGone fails if a process of the site lives longer than within, and returns
 // how long that took.
-func (s *Site) WantGone(t testing.TB, within time.Duration) time.Duration {
+func (s *Site) WantGone(t T, within time.Duration) time.Duration {
 	t.Helper()
 	began := time.Now()
 	for {
@@ -164,7 +163,7 @@ func (s *Site) WantGone(t testing.TB, within time.Duration) time.Duration {
 
 // WantNoTrace wants nothing of the attempts left on the host but their own
 // directories: no mount below the site, no job cgroup, no staged input.
-func (s *Site) WantNoTrace(t testing.TB) {
+func (s *Site) WantNoTrace(t T) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
