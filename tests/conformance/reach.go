@@ -66,11 +66,13 @@ func s5(c *Case) {
 			c.Errorf("%d hits, printed %s", denied.hits.Load(), out)
 		}
 	})
+	var reached int32
 	c.Control("P+ reaches its endpoint", func() {
 		to, rule := pinned()
 		run := c.Do(harness.Job{Code: connect, Args: []string{to}, Policy: positive(to, rule)}).WantOK()
-		if !strings.Contains(string(run.Stdout), " ok mock") || target.hits.Load() != 1 {
-			c.Errorf("%d hits, printed %s", target.hits.Load(), run.Stdout)
+		// Before the start the launcher asks each endpoint whether it answers.
+		if reached = target.hits.Load(); !strings.Contains(string(run.Stdout), " ok mock") || reached == 0 {
+			c.Errorf("%d hits, printed %s", reached, run.Stdout)
 		}
 	})
 	job.Args = []string{denied.addr.String(), denied.addr.String(), denied.addr.String()}
@@ -89,8 +91,8 @@ func s5(c *Case) {
 			c.Errorf("%s: printed %s", v.what, out)
 		}
 	}
-	if denied.hits.Load() != 1 || target.hits.Load() != 1 {
-		c.Errorf("hits: deny target %d, endpoint %d; want the controls' 1 and 1", denied.hits.Load(), target.hits.Load())
+	if denied.hits.Load() != 1 || target.hits.Load() != reached {
+		c.Errorf("hits: deny target %d, endpoint %d; want the controls' 1 and %d", denied.hits.Load(), target.hits.Load(), reached)
 	}
 	if view := c.Do(c.Program("view.py")).WantOK().Report(); view["interfaces"] != "lo" {
 		c.Errorf("interfaces %q", view["interfaces"])
@@ -105,7 +107,7 @@ func s15(c *Case) {
 	to, rule := pinned()
 	c.Control("with the endpoint up P+ reaches it", func() {
 		run := c.Do(harness.Job{Code: connect, Args: []string{to}, Policy: positive(to, rule)}).WantOK()
-		if !strings.Contains(string(run.Stdout), " ok mock") || up.hits.Load() != 1 {
+		if !strings.Contains(string(run.Stdout), " ok mock") || up.hits.Load() == 0 {
 			c.Errorf("%d hits, printed %s", up.hits.Load(), run.Stdout)
 		}
 	})

@@ -46,6 +46,9 @@ func patient(doc map[string]any, times int) {
 	}
 }
 
+// Add is a Change that makes a key the preset leaves out.
+func Add(path string, value any) Change { return Change{Path: path, Value: value, Added: true} }
+
 // Set is a Change of a resource's value, by the resource's key.
 func Set(resource string, value int) Change {
 	return Change{Path: "resources." + resource + ".value", Value: value}
