@@ -28,7 +28,7 @@ func gather(req Request, p *policy.Policy, st *state) (*gathered, error) {
 	g := &gathered{}
 	var hostErr, closureErr error
 	var wg sync.WaitGroup
-	wg.Go(func() { g.facts.Closure, closureErr = st.root(p, req.Argv[0]) })
+	wg.Go(func() { g.facts.Closure, closureErr = st.root(req, p) })
 	// May move this process into a scope of its own, so the survey comes after it.
 	g.findCgroup(req.Cgroup)
 	g.facts.Host, hostErr = probe.Survey()

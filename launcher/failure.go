@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nsbox/launcher/probe"
 	"nsbox/launcher/reason"
 	"nsbox/nsexec"
 )
@@ -71,6 +72,17 @@ func boxFailure(err error) *reason.Error {
 
 func (r stepReason) isPrefix() bool {
 	return strings.HasSuffix(r.step, ":") || strings.HasSuffix(r.step, "-")
+}
+
+// surroundedFailure is boxFailure where something around nsbox may be the cause: a
+// filter, which container engines load, answers clone3 as an old kernel or a
+// sysctl would.
+func surroundedFailure(h *probe.Host, err error) *reason.Error {
+	var step *nsexec.StepError
+	if h.SeccompMode == 2 && errors.As(err, &step) && step.Step == "clone" && (errors.Is(step, unix.EPERM) || errors.Is(step, unix.ENOSYS)) {
+		return reason.Wrap(reason.OuterSeccomp, "step clone", "nsbox was started under a system-call filter (Seccomp: 2 in /proc/self/status), and new namespaces are refused", "run nsbox outside of the surrounding container, or give that one a filter that permits clone3 with CLONE_NEWUSER", step)
+	}
+	return boxFailure(err)
 }
 
 func (r stepReason) matches(s *nsexec.StepError) bool {

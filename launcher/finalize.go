@@ -59,6 +59,10 @@ func (f *finalizer) stopProof(gone bool) bool {
 
 // seal and export: only a program that exited 0 has something to hand over.
 func (f *finalizer) export(ctx context.Context) bool {
+	if f.held < 0 {
+		f.res.Artifact.Outcome = ArtifactNotExported // there is no /out
+		return true
+	}
 	f.record(journal.SealIntent, nil)
 	if f.broken {
 		return false

@@ -151,6 +151,9 @@ func (in *inspection) childReport() {
 		in.row("cgroup-view", "every line ends in the root", cgroupView(r.Cgroup), where+" (/proc/self/cgroup)", cr)
 	}
 	in.row("working-directory", in.spec.Command.Dir, r.Dir, where, cr)
+	if in.spec.Terminal != nil {
+		in.row("terminal-session", "2", strconv.Itoa(r.Terminal), where+" (TIOCGSID; the terminal is of the box's own devpts)", cr)
+	}
 	in.keyring(where)
 	if hasProc(in.spec) {
 		// A box without /proc cannot list its descriptors.

@@ -134,11 +134,27 @@ func wantedMounts(s *nsexec.Spec, maskable map[string]bool) map[string]wantedMou
 				out[n.Path+"/"+m] = wantedMount{fstype: "tmpfs", flags: []string{"ro", "nosuid", "nodev", "noexec"}, optional: !maskable[m]}
 			}
 		case nsexec.Tmpfs:
-			out[n.Path] = wantedMount{fstype: "tmpfs", flags: []string{"rw", "nosuid", "nodev", "noexec"},
-				super: []string{"size=" + kib(n.Bytes), "nr_inodes=" + strconv.FormatInt(n.Inodes, 10)}}
+			out[n.Path] = wantedTmpfs(n)
+		case nsexec.Devpts:
+			out[n.Path] = wantedMount{fstype: "devpts", flags: []string{"rw", "nosuid", "noexec"}, super: []string{"mode=600", "ptmxmode=666"}}
+		case nsexec.Part:
+			for _, whole := range s.Root {
+				if whole.Path == n.Source {
+					out[n.Path] = wantedTmpfs(whole)
+				}
+			}
 		}
 	}
 	return out
+}
+
+func wantedTmpfs(n nsexec.Node) wantedMount {
+	w := wantedMount{fstype: "tmpfs", flags: []string{"rw", "nosuid", "nodev"},
+		super: []string{"size=" + kib(n.Bytes), "nr_inodes=" + strconv.FormatInt(n.Inodes, 10)}}
+	if !n.Exec {
+		w.flags = append(w.flags, "noexec")
+	}
+	return w
 }
 
 func hasProc(s *nsexec.Spec) bool {

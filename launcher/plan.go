@@ -59,6 +59,10 @@ type Plan struct {
 	Cgroup       cgroupv2.Limits   `json:"cgroup"`            // of the job cgroup; 0: not limited by it
 	Network      *NetworkPlan      `json:"network,omitempty"` // nil: none
 	ClosureHash  string            `json:"closure"`
+	LiveStdout   bool              `json:"live_stdout,omitempty"` // goes on beyond what is kept
+	LiveStderr   bool              `json:"live_stderr,omitempty"`
+	Binds        []rootfs.Bind     `json:"binds,omitempty"`         // of the host, live and read-only
+	AddressSpace int64             `json:"address_space,omitempty"` // bytes per process, where memory is degraded
 
 	workload seccompgen.Profile
 	// The id maps as slot 0 has them, which the digest is of.
@@ -142,9 +146,13 @@ func MakePlan(req Request, p *policy.Policy, src policy.Source, f Facts) (*Plan,
 		}
 		return false
 	}
-	pl.workload = seccompgen.Workload(seccompgen.Options{DenyAffinity: isWeak(policy.DimCPURate), DenySharedMemory: isWeak(policy.DimMemory), Sockets: sockets(p)})
+	pl.workload = seccompgen.Workload(seccompgen.Options{DenyAffinity: isWeak(policy.DimCPURate), DenySharedMemory: isWeak(policy.DimMemory), Sockets: sockets(p), DenyConnect: len(req.Live)+len(req.RootAdd) > 0})
 	pl.Filters = map[string]string{"workload": pl.workload.Digest(), "init": seccompgen.Init().Digest(), "exporter": seccompgen.Exporter().Digest()}
 	pl.Cgroup = jobLimits(l, f.Controllers)
+	pl.Binds = f.Closure.Binds
+	if isWeak(policy.DimMemory) {
+		pl.AddressSpace = l.Memory.Bytes * addressFactor(p)
+	}
 	pl.Network = networkPlan(p, f)
 	if err := pl.box(req, p, f, isWeak); err != nil {
 		return nil, err
@@ -163,7 +171,7 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 	}
 	nodes, err := rootfs.Layout(f.Closure, rootfs.Options{
 		StagedIn: in, ScratchBytes: l.Scratch.Bytes, ScratchInodes: l.Scratch.Inodes,
-		OutBytes: l.Out.Bytes, OutInodes: l.Out.Inodes,
+		OutBytes: l.Out.Bytes, OutInodes: l.Out.Inodes, NoOut: !p.Exports(), ScratchExec: p.ScratchExec(), Tmp: p.Writable("/tmp"), Shm: p.Writable("/dev/shm"), Everyday: p.AnyProgram(),
 		WorkloadUID: id.Workload.UID, WorkloadGID: id.Workload.GID, ExporterUID: id.Exporter.UID,
 		Names: pl.Network.names(), Certificates: pl.Network.certificates(),
 	})
@@ -200,11 +208,21 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 		Hostname: hostname, StagingPoint: stagingPoint, Root: nodes, MaskProc: maskedProc(), MaskDirs: maskedProcDirs(),
 		UID: id.Workload.UID, GID: id.Workload.GID, Rlimits: rlimits(l, f.Host, slices.Contains(f.Controllers, "pids")), Umask: 0o022,
 		Affinity: affinity, LandlockABI: min(abi, maxLandlockABI),
-		Command: nsexec.Command{Path: f.Closure.Program, Argv: argv, Env: p.Environ(), Dir: "/scratch"},
+		Command: nsexec.Command{Path: f.Closure.Program, Argv: argv, Env: environ(req, p, f.Closure), Dir: "/scratch"},
 		Stdin:   req.Stdin, Hold: "/out", Listable: -1, CapLast: f.CapLast,
 		Identity: maps(f, pair{0, 0, slot.Root}, pair{id.Workload.UID, id.Workload.GID, slot.Workload}),
 	}
 	pl.Box.Listen, pl.Box.AnySocket = pl.Network.listen(), !p.SocketsFiltered()
+	if !p.Exports() {
+		pl.Box.Hold = ""
+	}
+	if req.Terminal != nil {
+		if !p.AnyProgram() {
+			return reason.New(reason.TerminalRefused, "-t", "this policy's box has no terminals", "use a policy whose exec_allowlist is "+policy.AnyProgramInRoot+", such as tool")
+		}
+		pl.Box.Terminal = &nsexec.Terminal{} // its size is a fact of the attempt
+	}
+	pl.LiveStdout, pl.LiveStderr = p.LiveStreams()
 	return rlimitsPossible(pl.Box.Rlimits, f.Host)
 }
 
@@ -225,8 +243,8 @@ func deniedBy(p *policy.Policy, n nsexec.Node) error {
 		return reason.New(reason.PolicyUnenforceable, what, "filesystem.denied_mounts forbids it by "+rule, "run a program that does not need it, or remove the entry from the policy")
 	}
 	switch n.Kind {
-	case nsexec.BindDir, nsexec.BindFile, nsexec.Device, nsexec.Tmpfs:
-		if rule, denied := p.DeniesTarget(n.Path, n.Kind == nsexec.Tmpfs); denied {
+	case nsexec.BindDir, nsexec.BindFile, nsexec.Device, nsexec.Tmpfs, nsexec.Part:
+		if rule, denied := p.DeniesTarget(n.Path, n.Kind == nsexec.Tmpfs || n.Kind == nsexec.Part); denied {
 			return refuse(n.Path, rule)
 		}
 	}

@@ -90,7 +90,7 @@ func limitFields() map[string][]string {
 		"cpu_total":                 {"limits.CPU.Total", "restrictions[cpu-total].requested"},
 		"cpu_per_process_rlimit":    rlimit("cpu", "CPU.PerProcess"),
 		"wall_workload":             {"limits.Wall", "restrictions[wall].requested"},
-		"memory_workload":           {"degraded[memory].instead", "limits.Memory.Bytes", "restrictions[memory].primitive", "restrictions[memory].requested"},
+		"memory_workload":           {"address_space", "degraded[memory].instead", "limits.Memory.Bytes", "restrictions[memory].primitive", "restrictions[memory].requested"},
 		"memory_swap":               nil,
 		"tasks_job":                 rlimit("nproc", "Tasks", "restrictions[tasks].requested"),
 		"fd_per_process":            rlimit("nofile", "FDs"),

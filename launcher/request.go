@@ -6,21 +6,25 @@ import (
 
 	"nsbox/launcher/broker"
 	"nsbox/launcher/journal"
+	"nsbox/launcher/rootfs"
 )
 
 // Request is what a caller asks for, before policy and host are consulted.
 type Request struct {
-	PolicyArg     string   // file path or preset name
-	Inputs        []Input  // --in
-	Argv          []string // program and arguments inside the box
-	Deliver       string   // directory for the accepted artifact; empty: not asked for
-	ResultFile    string   // where to publish the result atomically; empty: nowhere
-	Limits        []string // --limit values, each "key=value[,key=value]"; only tighten
-	AllowDegraded []string // dimension names
-	Stdin         bool     // pass the launcher's stdin through a pipe
-	StateDir      string   // empty: the default below the caller's state home
-	Cgroup        string   // explicit delegated cgroup directory; empty: find one
-	ExpectPlan    string   // digest that the plan must have; empty: any
+	PolicyArg     string    // file path or preset name
+	Inputs        []Input   // --in
+	Argv          []string  // program and arguments inside the box
+	Deliver       string    // directory for the accepted artifact; empty: not asked for
+	ResultFile    string    // where to publish the result atomically; empty: nowhere
+	Limits        []string  // --limit values, each "key=value[,key=value]"; only tighten
+	AllowDegraded []string  // dimension names
+	Stdin         bool      // pass the launcher's stdin through a pipe
+	StateDir      string    // empty: the default below the caller's state home
+	Cgroup        string    // explicit delegated cgroup directory; empty: find one
+	RootAdd       []Bind    // --rootfs-add
+	Live          []Bind    // --ro
+	Terminal      *Terminal // nil: the streams are pipes
+	ExpectPlan    string    // digest that the plan must have; empty: any
 
 	// Observe is called after each journaled record, in order; it must not block.
 	Observe func(journal.Record)
@@ -33,6 +37,9 @@ type Request struct {
 	Wait time.Duration
 }
 
+// Bind is one --ro or --rootfs-add argument; an empty Target is the source's own path.
+type Bind = rootfs.Bind
+
 // Input is one --in argument.
 type Input struct {
 	Path string
@@ -41,7 +48,7 @@ type Input struct {
 
 // Streams are the launcher's own ends. Nothing else is printed by Run.
 type Streams struct {
-	Stdin  io.Reader // read only if Request.Stdin
-	Stdout io.Writer // live copy of the workload's stdout
+	Stdin  io.Reader // read only if Request.Stdin or Request.Terminal
+	Stdout io.Writer // live copy of the workload's stdout, or of its terminal
 	Stderr io.Writer // live copy of the workload's stderr
 }

@@ -37,15 +37,15 @@ func weaknesses(p *policy.Policy, f Facts) []weakness {
 	var out []weakness
 	if e := f.lacks("memory"); e != nil {
 		out = append(out, weakness{policy.DimMemory, e.ID, e.What + ": " + e.Why,
-			fmt.Sprintf("RLIMIT_AS of %d bytes per process and a sampled sum of the tree; shared memory denied", p.Limits().Memory.Bytes),
+			addressText(p) + " and a sampled sum of the tree; shared memory denied",
 			"memory that grows and is freed between two samples, shared anonymous mappings, page tables, tmpfs pages; swap", e.Next})
 	}
-	if e := f.lacks("cpu"); e != nil {
+	if e := f.lacks("cpu"); e != nil && !unreachableRate(p.Limits(), f.Host) {
 		out = append(out, weakness{policy.DimCPURate, e.ID, e.What + ": " + e.Why,
 			"pinned to one cpu, changing that is denied",
 			"a rate below one whole cpu", e.Next})
 	}
-	if !f.Cgroup {
+	if !f.Cgroup && !unreachableTotal(p.Limits(), f.Host) {
 		cid, ccause := reason.NoV2Cgroup, "no cgroup v2 directory can be used"
 		if e := probe.CgroupReason(f.CgroupErr); e != nil {
 			cid, ccause = e.ID, e.What+": "+e.Why
@@ -59,9 +59,11 @@ func weaknesses(p *policy.Policy, f Facts) []weakness {
 			"the workload's ids are still no ids of the launcher's",
 			"what a kernel escape could reach with this launcher's rights", "run nsbox as a dedicated user without these rights"})
 	}
-	out = append(out, weakness{policy.DimOutStorage, reason.DegradedNotAllowed, "/out is held by the launcher, not provisioned by an operator",
-		"a bounded tmpfs made inside the box and held by a descriptor of the launcher",
-		"an artifact that is not exported yet when the launcher dies", ""})
+	if p.Exports() {
+		out = append(out, weakness{policy.DimOutStorage, reason.DegradedNotAllowed, "/out is held by the launcher, not provisioned by an operator",
+			"a bounded tmpfs made inside the box and held by a descriptor of the launcher",
+			"an artifact that is not exported yet when the launcher dies", ""})
+	}
 	const instead, notCovered = "mounts and modes alone decide on files", "a second layer below a fault in the mount table"
 	if e := f.Host.LandlockRefusal(); e != nil {
 		out = append(out, weakness{policy.DimLandlock, e.ID, e.Why, instead, notCovered, e.Next})
@@ -84,6 +86,35 @@ func whatRuns(p *policy.Policy) string {
 		return "any program of the root"
 	}
 	return "the named program only"
+}
+
+// whatRoot says what the root is made of.
+func whatRoot(pl *Plan, p *policy.Policy) string {
+	if h, ok := p.Root().(policy.HostRoot); ok {
+		text := strings.Join(h.Directories, ", ") + " of the host"
+		for _, b := range pl.Binds {
+			text += ", " + b.Source
+			if b.Target != b.Source {
+				text += " at " + b.Target
+			}
+		}
+		return text + ", read-only"
+	}
+	return "closure of " + pl.Box.Command.Path + ", read-only"
+}
+
+func rateHolder(l policy.Limits, f Facts) string {
+	if !slices.Contains(f.Controllers, "cpu") && unreachableRate(l, f.Host) {
+		return fmt.Sprintf("no more than the host's %d cpus", f.Host.CPUs)
+	}
+	return "cpu.max"
+}
+
+func streamText(kept int64, live bool) string {
+	if live {
+		return fmt.Sprintf("%d bytes kept of a stream without a cap", kept)
+	}
+	return fmt.Sprintf("%d bytes", kept)
 }
 
 // lacks says why a cgroup controller cannot be used for this attempt, or nil.
@@ -129,7 +160,7 @@ func restrictions(pl *Plan, p *policy.Policy, f Facts) []Restriction {
 		}
 		out = append(out, r)
 	}
-	add("root", "closure of "+pl.Box.Command.Path+", read-only", "mount namespace, pivot_root", "")
+	add("root", whatRoot(pl, p), "mount namespace, pivot_root", "")
 	add("exec", whatRuns(p), "no other program is in the root", "")
 	add("ids", fmt.Sprintf("%d:%d inside", pl.Box.UID, pl.Box.GID), "user namespace, "+pl.Box.Identity.Kind+" id maps", policy.DimIdentity)
 	add("launcher", "dedicated unprivileged user", "the caller's own account", policy.DimLauncherIdentity)
@@ -137,7 +168,7 @@ func restrictions(pl *Plan, p *policy.Policy, f Facts) []Restriction {
 	add("mac", "Landlock", fmt.Sprintf("Landlock ABI %d", pl.Box.LandlockABI), policy.DimLandlock)
 	add("system-calls", strings.Join(p.ProcessPolicy.Seccomp.DeniedClasses, " ")+" denied", "seccomp filter "+pl.Filters["workload"], "")
 	add("memory", fmt.Sprintf("%d bytes, swap %d", l.Memory.Bytes, l.Memory.Swap), "memory.max", policy.DimMemory)
-	add("cpu-rate", fmt.Sprintf("%d%% of one core", l.CPU.RatePercent), "cpu.max", policy.DimCPURate)
+	add("cpu-rate", fmt.Sprintf("%d%% of one core", l.CPU.RatePercent), rateHolder(l, f), policy.DimCPURate)
 	add("cpu-total", l.CPU.Total.String(), "cpu.stat usage_usec, monitor", policy.DimCPUTotal)
 	tasks := "RLIMIT_NPROC of the box's user namespace"
 	if slices.Contains(f.Controllers, "pids") {
@@ -149,10 +180,14 @@ func restrictions(pl *Plan, p *policy.Policy, f Facts) []Restriction {
 		add("connections", n.bounds(), "launcher, counted", "")
 	}
 	add("wall", l.Wall.String(), "launcher, CLOCK_MONOTONIC", "")
-	add("stdout", fmt.Sprintf("%d bytes", l.Log.Stdout), "launcher, counted pipe", "")
-	add("stderr", fmt.Sprintf("%d bytes", l.Log.Stderr), "launcher, counted pipe", "")
+	add("stdout", streamText(l.Log.Stdout, pl.LiveStdout), "launcher, counted pipe", "")
+	add("stderr", streamText(l.Log.Stderr, pl.LiveStderr), "launcher, counted pipe", "")
 	add("scratch", fmt.Sprintf("%d bytes, %d inodes", l.Scratch.Bytes, l.Scratch.Inodes), "tmpfs size, nr_inodes", "")
-	add("out", fmt.Sprintf("%d bytes, %d inodes", l.Out.Bytes, l.Out.Inodes), "tmpfs size, nr_inodes", policy.DimOutStorage)
+	if p.Exports() {
+		add("out", fmt.Sprintf("%d bytes, %d inodes", l.Out.Bytes, l.Out.Inodes), "tmpfs size, nr_inodes", policy.DimOutStorage)
+	} else {
+		add("out", "nothing leaves", "there is no /out", "")
+	}
 	out = append(out, Restriction{Name: "io-write-rate", Requested: fmt.Sprintf("%d bytes per second", l.IOWriteRate), Primitive: "none", Status: attest.Blocked,
 		Note: "tmpfs is outside of the io controller; the policy itself says BLOCKED"})
 	return out

@@ -34,7 +34,7 @@ const (
 	ArtifactAccepted    = "ACCEPTED"               // every file in /out passed every check and was copied out
 	ArtifactEmpty       = "EMPTY"                  // the program left nothing in /out
 	ArtifactRejected    = "REJECTED"               // what was in /out failed a check; reasons says which
-	ArtifactNotExported = "NOT_EXPORTED_BY_POLICY" // not looked at, because the program did not exit 0
+	ArtifactNotExported = "NOT_EXPORTED_BY_POLICY" // not looked at, because the program did not exit 0 or the policy lets nothing leave
 	ArtifactSealFailed  = "SEAL_FAILED"            // the exporter gave no verdict, so nothing left /out
 	ArtifactUnverified  = "COPY_UNVERIFIED"        // the copy was not what the exporter had reported
 	ArtifactNotExamined = "NOT_EXAMINED"           // there was nothing to look at, or the box's end was not proven
@@ -206,6 +206,7 @@ type Stream struct {
 	BytesTotal int64  `json:"bytes_total"` // what the program wrote, as far as it was read
 	BytesKept  int64  `json:"bytes_kept"`  // at most the policy's cap
 	Truncated  bool   `json:"truncated"`   // more was written than kept
+	LiveWhole  bool   `json:"live_whole"`  // the policy puts no cap on the live copy: it goes on beyond what is kept
 	LiveLost   bool   `json:"live_lost"`   // the caller's end took no more; all kept bytes are in the attempt's directory
 	Text       string `json:"text"`        // what was kept, escaped
 }

@@ -11,16 +11,19 @@ import (
 // root finds the program in the root that the policy names and what of that
 // root the box needs. Every source comes down to a Closure: the nodes of the
 // box, the program's path inside, and what both rest on.
-func (s *state) root(p *policy.Policy, command string) (*rootfs.Closure, error) {
+func (s *state) root(req Request, p *policy.Policy) (*rootfs.Closure, error) {
 	switch r := p.Root().(type) {
 	case policy.ClosureRoot:
+		if _, err := s.binds(req, p, ""); err != nil {
+			return nil, err
+		}
 		if p.Prepared() != nil {
 			return nil, notYet("rootfs.prepared")
 		}
-		c, _, err := rootfs.Cached(s.cache(), command, nil)
+		c, _, err := rootfs.Cached(s.cache(), req.Argv[0], nil)
 		return c, err
 	case policy.HostRoot:
-		return nil, notYet("rootfs.host")
+		return s.hostRoot(req, p, r)
 	case policy.DirectoryRoot:
 		return nil, notYet("rootfs.directory")
 	case policy.OCIRoot:

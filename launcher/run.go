@@ -158,8 +158,7 @@ func (r *run) whole(ctx context.Context) {
 func (r *run) supervise(ctx context.Context, box *nsexec.Box) (ending, bool) {
 	over := make(chan string, 2)
 	l := r.plan.Limits
-	r.out = startCapture("stdout", box.Stdout, r.streams.Stdout, l.Log.Stdout, over)
-	r.err = startCapture("stderr", box.Stderr, r.streams.Stderr, l.Log.Stderr, over)
+	r.capture(box, over)
 	released := time.Now()
 	if err := box.Release(); err != nil {
 		box.Abort()
@@ -167,9 +166,7 @@ func (r *run) supervise(ctx context.Context, box *nsexec.Box) (ending, bool) {
 		r.journalTerminal(SetupFailure)
 		return ending{outcome: SetupFailure, detail: err.Error()}, true
 	}
-	if box.Stdin != nil {
-		go feed(box.Stdin, r.streams.Stdin)
-	}
+	r.feed(box)
 	m := &monitor{box: box, plan: r.plan, group: r.group, sampler: sampler{init: box.InitPID}, output: over,
 		deadline: r.start.Add(r.waited + l.Attempt.Deadline), cpus: runtime.NumCPU(), watchMem: r.plan.degraded(policy.DimMemory), drained: r.drained, decide: r.journalTerminal}
 	if r.plan.Box.Affinity >= 0 {
@@ -186,14 +183,44 @@ func (r *run) supervise(ctx context.Context, box *nsexec.Box) (ending, bool) {
 // drained reads both streams to their end, which is certain to come once the
 // tree is dead, and names one that passed its cap.
 func (r *run) drained() string {
+	r.out.ending()
+	r.err.ending()
 	<-r.out.readDone
 	<-r.err.readDone
 	for _, c := range []*capture{r.out, r.err} {
-		if c.stream().Truncated {
+		if !c.endless && c.stream().Truncated {
 			return c.name
 		}
 	}
 	return ""
+}
+
+// capture begins to read what the program writes. A terminal is one stream for
+// both; it is standard output's.
+func (r *run) capture(box *nsexec.Box, over chan<- string) {
+	l := r.plan.Limits
+	from := box.Stdout
+	if box.Terminal != nil {
+		from = box.Terminal
+	}
+	r.out = newCapture("stdout", l.Log.Stdout, over, r.plan.LiveStdout || box.Terminal != nil).start(from, r.streams.Stdout)
+	r.err = newCapture("stderr", l.Log.Stderr, over, r.plan.LiveStderr).start(box.Stderr, r.streams.Stderr)
+}
+
+// feed passes the caller's stdin on, where the box has one, and its terminal's size.
+func (r *run) feed(box *nsexec.Box) {
+	if box.Stdin != nil {
+		go feed(box.Stdin, r.streams.Stdin)
+	}
+	if box.Terminal != nil {
+		// The master is the reader's to close: its end is the end of the session.
+		go io.Copy(box.Terminal, r.streams.Stdin)
+		go func() {
+			for size := range r.req.Terminal.Sizes {
+				box.Resize(size)
+			}
+		}()
+	}
 }
 
 // feed copies the caller's stdin into the box until either end closes.

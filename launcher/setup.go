@@ -230,6 +230,9 @@ func (r *run) spawn(ctx context.Context) (*nsexec.Box, error) {
 		}
 	}
 	spec.Filter, spec.InitFilter = r.filters.workload, r.filters.init
+	if t := r.req.Terminal; t != nil {
+		spec.Terminal = &t.Size
+	}
 	files := nsexec.Files{Self: r.self, Cgroup: -1, Work: -1}
 	if r.group != nil {
 		files.Cgroup, files.Work = r.group.BoxFD(), r.group.WorkFD()
@@ -239,7 +242,7 @@ func (r *run) spawn(ctx context.Context) (*nsexec.Box, error) {
 		if errors.Is(err, nsexec.ErrGone) && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, boxFailure(err)
+		return nil, surroundedFailure(r.gathered.facts.Host, err)
 	}
 	return box, nil
 }
@@ -250,7 +253,7 @@ func (r *run) attest(box *nsexec.Box) error {
 	spec.Filter = r.filters.workload
 	if r.plan.degraded(policy.DimMemory) {
 		// Set from outside at the last moment: the set-up itself may need more.
-		limit := uint64(r.plan.Limits.Memory.Bytes)
+		limit := uint64(r.plan.AddressSpace)
 		if err := box.SetRlimit(unix.RLIMIT_AS, limit, limit); err != nil {
 			return reason.Wrap(reason.SetupStep, "RLIMIT_AS", "could not be set on the waiting child", "", err)
 		}

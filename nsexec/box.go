@@ -117,6 +117,9 @@ func (b *Box) closeStreams() {
 	if b.Stdin != nil {
 		b.Stdin.Close()
 	}
+	if b.Terminal != nil {
+		b.Terminal.Close()
+	}
 	if b.Held >= 0 {
 		unix.Close(b.Held)
 		b.Held = -1

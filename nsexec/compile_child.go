@@ -183,7 +183,10 @@ func (c *compiler) streams() {
 		readOutside  bool // the launcher reads
 	}
 	pipes := []pipe{{"stdout", fdOuter, fdInner + 1, true}, {"stderr", fdOuter + 1, fdInner + 2, true}}
-	if c.spec.Stdin {
+	if c.spec.Terminal != nil {
+		c.terminal()
+		pipes = nil
+	} else if c.spec.Stdin {
 		pipes = append(pipes, pipe{"stdin", fdOuter + 2, fdInner, false})
 	}
 	for _, p := range pipes {
@@ -207,7 +210,9 @@ func (c *compiler) streams() {
 // handOut sends the outer ends to the launcher, before anything hostile exists.
 func (c *compiler) handOut() {
 	out := []uint32{fdOuter, fdOuter + 1}
-	if c.spec.Stdin {
+	if c.spec.Terminal != nil {
+		out = out[:1]
+	} else if c.spec.Stdin {
 		out = append(out, fdOuter+2)
 	}
 	if c.spec.Hold != "" {
@@ -234,8 +239,8 @@ func (c *compiler) childDescriptors() {
 	c.add("keep-go", "out of the way of what the program is handed", unix.SYS_DUP3, imm(fdGo), imm(fdChildGo), imm(unix.O_CLOEXEC))
 	c.reportOn("report-on-kept-go", "its old number is about to be used", fdChildGo)
 	c.add("keep-self", "needed by the exec of a stage", unix.SYS_DUP3, imm(fdSelf), imm(fdChildSelf), imm(unix.O_CLOEXEC))
-	if c.spec.Stdin {
-		c.add("stdin", "a pipe, never the caller's own descriptor", unix.SYS_DUP3, imm(fdInner), imm(0), imm(0))
+	if c.spec.Stdin || c.spec.Terminal != nil {
+		c.add("stdin", "made inside, never the caller's own descriptor", unix.SYS_DUP3, imm(fdInner), imm(0), imm(0))
 	}
 	c.add("stdout", "counted and capped by the launcher", unix.SYS_DUP3, imm(fdInner+1), imm(1), imm(0))
 	c.add("stderr", "counted and capped by the launcher", unix.SYS_DUP3, imm(fdInner+2), imm(2), imm(0))

@@ -23,6 +23,11 @@ func (c *compiler) root() {
 	for i, n := range c.spec.Root {
 		c.node(i, n)
 	}
+	for _, n := range c.spec.Root {
+		if n.Kind == Tmpfs && len(c.partners(n.Path)) > 0 {
+			c.share(n)
+		}
+	}
 	if c.hasProc() {
 		for i, m := range c.spec.MaskProc {
 			rel := "proc/" + m
@@ -68,13 +73,28 @@ func (c *compiler) node(i int, n Node) {
 		c.attach(i, n.Path, rel)
 	case Tmpfs:
 		c.mkdir(n.Path, rel, 0o755)
-		opts := fmt.Sprintf("size=%d,nr_inodes=%d,mode=%04o,uid=%d,gid=%d", n.Bytes, n.Inodes, n.Mode, n.UID, n.GID)
-		c.need(c.add("tmpfs:"+n.Path, "bounded in bytes and inodes, or it would be half of the machine's memory", unix.SYS_MOUNT, str("tmpfs"), str(rel), str("tmpfs"), imm(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC), str(opts)), unix.CAP_SYS_ADMIN)
+		if len(c.partners(n.Path)) == 0 {
+			c.mountTmpfs(n, rel)
+		}
+	case Part:
+		c.mkdir(n.Path, rel, 0o755)
+	case Devpts:
+		c.mkdir(n.Path, rel, 0o755)
+		c.need(c.add("devpts:"+n.Path, "terminals of the box's own, none of the host's", unix.SYS_MOUNT, str("devpts"), str(rel), str("devpts"), imm(unix.MS_NOSUID|unix.MS_NOEXEC), str(devptsOptions)), unix.CAP_SYS_ADMIN)
 	case Proc:
 		c.mkdir(n.Path, rel, 0o555)
 		// Mounted while the old /proc is still there: afterwards the kernel refuses (EPERM).
 		c.need(c.add("proc:"+n.Path, "a fresh proc of the box's own pid namespace, other users' processes out of sight", unix.SYS_MOUNT, str("proc"), str(rel), str("proc"), imm(unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC), str("hidepid=invisible")), unix.CAP_SYS_ADMIN)
 	}
+}
+
+func (c *compiler) mountTmpfs(n Node, rel string) {
+	opts := fmt.Sprintf("size=%d,nr_inodes=%d,mode=%04o,uid=%d,gid=%d", n.Bytes, n.Inodes, n.Mode, n.UID, n.GID)
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
+	if !n.Exec {
+		flags |= unix.MS_NOEXEC
+	}
+	c.need(c.add("tmpfs:"+n.Path, "bounded in bytes and inodes, or it would be half of the machine's memory", unix.SYS_MOUNT, str("tmpfs"), str(rel), str("tmpfs"), imm(flags), str(opts)), unix.CAP_SYS_ADMIN)
 }
 
 func (c *compiler) mkdir(at, rel string, mode uint32) {

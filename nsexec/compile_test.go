@@ -12,7 +12,7 @@ import (
 )
 
 func boxSpecs() map[string]*Spec {
-	return map[string]*Spec{"workload": workloadSpec(), "exporter": exporterSpec(), "endpoints": endpointSpec()}
+	return map[string]*Spec{"workload": workloadSpec(), "exporter": exporterSpec(), "endpoints": endpointSpec(), "terminal": terminalSpec()}
 }
 
 func allowUnexported() cmp.Option {

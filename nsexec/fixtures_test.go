@@ -49,6 +49,28 @@ func workloadSpec() *Spec {
 	return s
 }
 
+// terminalSpec is the everyday box's kind: a terminal made inside, and /tmp and
+// /dev/shm that share the budget of /scratch, from which programs may be run.
+func terminalSpec() *Spec {
+	s := testSpec("/usr/bin/true")
+	s.Identity = testIdentity(10001)
+	s.Hold = ""
+	for i, n := range s.Root {
+		if n.Path == "/scratch" {
+			s.Root[i].Exec = true
+			s.Root[i].Access |= Execute
+		}
+	}
+	const rlw = Read | List | Write
+	s.Root = append(s.Root, Node{Path: "/dev/pts", Kind: Devpts, Access: rlw | Control},
+		Node{Path: "/dev/tty", Kind: Device, Source: "/dev/tty", Access: Read | Write | Control},
+		Node{Path: "/dev/ptmx", Kind: Symlink, Source: "pts/ptmx"},
+		Node{Path: "/dev/shm", Kind: Part, Source: "/scratch", Mode: 0o700, Access: rlw},
+		Node{Path: "/tmp", Kind: Part, Source: "/scratch", Mode: 0o700, Access: rlw})
+	s.Terminal = &Terminal{Rows: 24, Cols: 80}
+	return s
+}
+
 // exporterSpec is the exporter's kind of box: an empty root, nsbox's own image
 // as its program, a sealed directory and one name in it.
 func exporterSpec() *Spec {

@@ -149,7 +149,9 @@ func (b *Box) descriptorCount(data []byte) int {
 		return 0
 	}
 	n := 2
-	if b.spec.Stdin {
+	if b.spec.Terminal != nil {
+		n = 1
+	} else if b.spec.Stdin {
 		n++
 	}
 	if b.spec.Hold != "" {
@@ -163,9 +165,14 @@ func (b *Box) takeStreams(fds []int) {
 		// Our ends only: the workload's ends are other open file descriptions.
 		unix.SetNonblock(fd, true)
 	}
-	b.Stdout = os.NewFile(uintptr(fds[0]), "workload stdout")
-	b.Stderr = os.NewFile(uintptr(fds[1]), "workload stderr")
-	rest := fds[2:]
+	var rest []int
+	if b.spec.Terminal != nil {
+		b.Terminal, rest = os.NewFile(uintptr(fds[0]), "workload terminal"), fds[1:]
+	} else {
+		b.Stdout = os.NewFile(uintptr(fds[0]), "workload stdout")
+		b.Stderr = os.NewFile(uintptr(fds[1]), "workload stderr")
+		rest = fds[2:]
+	}
 	if b.spec.Stdin {
 		b.Stdin, rest = os.NewFile(uintptr(rest[0]), "workload stdin"), rest[1:]
 	}

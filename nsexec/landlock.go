@@ -62,6 +62,9 @@ func rights(a Access) uint64 {
 	if a&Write != 0 {
 		r |= llWriteFile | llTruncate | llRemoveDir | llRemoveFile | llMakeDir | llMakeReg | llMakeSock | llMakeFifo | llMakeSym | llRefer
 	}
+	if a&Control != 0 {
+		r |= llIoctlDev
+	}
 	return r
 }
 
@@ -90,7 +93,7 @@ func Grants(nodes []Node) []Grant {
 	}
 	isDirNode := map[string]bool{}
 	for _, n := range nodes {
-		isDirNode[n.Path] = n.Kind == Dir || n.Kind == BindDir || n.Kind == Tmpfs || n.Kind == Proc
+		isDirNode[n.Path] = n.Kind == Dir || n.Kind == BindDir || n.Kind == Tmpfs || n.Kind == Proc || n.Kind == Part || n.Kind == Devpts
 	}
 	var out []Grant
 	at := map[string]int{} // two rules for one path would be two steps of one name

@@ -76,6 +76,17 @@ func TestEveryEndpointStepLeftOut(t *testing.T) {
 	}, func(name string) bool { return len(positions(plain, name)) == 0 })
 }
 
+// The same for what a box with a terminal and a shared tmpfs has besides.
+func TestEveryTerminalStepLeftOut(t *testing.T) {
+	const mounts, closed = "launcher: the workload's mount table is compared with the Spec", "the box: less is granted or shown, never more"
+	const stream, later = "the program's first use of its stream", "nobody: the first change of size sets it"
+	plain := mustCompile(t, workloadSpec())
+	leaveOutEach(t, terminalSpec(), map[string]string{
+		"own:": closed, "hide:": mounts, "landlock-open:": closed, "landlock-grant:": closed, "restrict:": mounts, "attach:": mounts, "link:": closed,
+		"terminal-size": later, "read-terminal": "it only shows; the row it feeds is a mismatch", "inner:": stream,
+	}, func(name string) bool { return len(positions(plain, name)) == 0 })
+}
+
 func leaveOutEach(t *testing.T, spec *Spec, expected map[string]string, only func(name string) bool) {
 	files := filesFor(t, spec)
 	box, err := Spawn(spec, files, nil)

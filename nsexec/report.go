@@ -47,6 +47,9 @@ func (c *compiler) readBack() {
 	c.add("read-capabilities", "shown to the launcher", unix.SYS_CAPGET, addr(header), addr(place("caps", 24)))
 	c.add("read-session", "shown to the launcher", unix.SYS_GETSID, imm(0)).into(place("sid", 8))
 	c.add("read-keyring", "shown to the launcher; an own keyring has an own serial", unix.SYS_KEYCTL, imm(unix.KEYCTL_GET_KEYRING_ID), neg(-3), imm(0)).into(place("keyring", 8)).anyResult()
+	if c.spec.Terminal != nil {
+		c.readTerminal(place)
+	}
 	c.add("read-directory", "shown to the launcher", unix.SYS_GETCWD, addr(place("cwd", 256)), imm(256))
 	c.add("go-closes-on-exec", "else the workload would hold the launcher's socket", unix.SYS_FCNTL, imm(fdChildGo), imm(unix.F_GETFD), imm(0)).exactly(unix.FD_CLOEXEC)
 	c.add("self-closes-on-exec", "else the workload would hold nsbox's own image", unix.SYS_FCNTL, imm(fdChildSelf), imm(unix.F_GETFD), imm(0)).exactly(unix.FD_CLOEXEC)
@@ -83,6 +86,7 @@ type Report struct {
 	Caps        [3]uint64 // effective, permitted, inheritable
 	Session     int
 	Keyring     int64 // serial of the session keyring, or -errno
+	Terminal    int   // session of the terminal at descriptor 0; 0 where the box has none
 	Dir         string
 	Hostname    string
 	Domainname  string
@@ -121,6 +125,9 @@ func parseReport(msg []byte, fields []field) (*Report, error) {
 	r.Session = int(binary.NativeEndian.Uint64(at("sid")))
 	r.Keyring = int64(binary.NativeEndian.Uint64(at("keyring")))
 	r.Dir = cString(at("cwd"))
+	if t := at("terminal"); t != nil {
+		r.Terminal = int(u32(t, 0))
+	}
 	r.Hostname = cString(at("uname")[1*utsField : 2*utsField])
 	r.Domainname = cString(at("uname")[5*utsField:])
 	for i, l := range inotifyLimits() {

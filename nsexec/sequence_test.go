@@ -33,13 +33,13 @@ func TestSequenceDoc(t *testing.T) {
 	for _, box := range []struct {
 		title string
 		spec  *Spec
-	}{{"The workload's box", workloadSpec()}, {"The exporter's box", exporterSpec()}, {"What a box with endpoints has besides", endpointSpec()}} {
+	}{{"The workload's box", workloadSpec()}, {"The exporter's box", exporterSpec()}, {"What a box with endpoints has besides", endpointSpec()}, {"What a box with a terminal and a shared tmpfs has besides", terminalSpec()}} {
 		box.spec.Identity.Kind = ""      // not part of the program
 		box.spec.LandlockABI = newestABI // whatever kernel writes the page
 		fmt.Fprintf(&b, "\n## %s\n\n", box.title)
 		p := mustCompile(t, box.spec)
-		if len(box.spec.Listen) > 0 {
-			onlyEndpointSteps(t, p)
+		if len(box.spec.Listen) > 0 || box.spec.Terminal != nil {
+			onlyNewSteps(t, p)
 		}
 		writeSequence(&b, p)
 	}
@@ -58,8 +58,8 @@ func TestSequenceDoc(t *testing.T) {
 	}
 }
 
-// onlyEndpointSteps leaves the steps that the same box without endpoints lacks.
-func onlyEndpointSteps(t *testing.T, p *Program) {
+// onlyNewSteps leaves the steps that the same box without what is new lacks.
+func onlyNewSteps(t *testing.T, p *Program) {
 	t.Helper()
 	plain := mustCompile(t, workloadSpec())
 	p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return len(positions(plain, s.Name)) > 0 })
@@ -131,7 +131,7 @@ func syscallName(nr uintptr) string {
 		pseudoReport:    "(none: failures are reported on this descriptor from here on)",
 		unix.SYS_CAPGET: "capget", unix.SYS_CAPSET: "capset", unix.SYS_CHDIR: "chdir", unix.SYS_CLONE3: "clone3", unix.SYS_CLOSE: "close",
 		unix.SYS_CLOSE_RANGE: "close_range", unix.SYS_DUP3: "dup3", unix.SYS_EXECVE: "execve", unix.SYS_EXECVEAT: "execveat", unix.SYS_FCHMOD: "fchmod",
-		unix.SYS_FCHOWN: "fchown", unix.SYS_FCNTL: "fcntl", unix.SYS_GETCWD: "getcwd", unix.SYS_UNAME: "uname", unix.SYS_GETDENTS64: "getdents64", unix.SYS_GETGROUPS: "getgroups",
+		unix.SYS_FCHOWN: "fchown", unix.SYS_FCHOWNAT: "fchownat", unix.SYS_FCNTL: "fcntl", unix.SYS_IOCTL: "ioctl", unix.SYS_GETCWD: "getcwd", unix.SYS_UNAME: "uname", unix.SYS_GETDENTS64: "getdents64", unix.SYS_GETGROUPS: "getgroups",
 		unix.SYS_GETPID: "getpid", unix.SYS_GETRESGID: "getresgid", unix.SYS_GETRESUID: "getresuid", unix.SYS_GETSID: "getsid", unix.SYS_KEYCTL: "keyctl",
 		unix.SYS_LANDLOCK_ADD_RULE: "landlock_add_rule", unix.SYS_LANDLOCK_CREATE_RULESET: "landlock_create_ruleset", unix.SYS_LANDLOCK_RESTRICT_SELF: "landlock_restrict_self",
 		unix.SYS_MKDIRAT: "mkdirat", unix.SYS_MKNODAT: "mknodat", unix.SYS_MOUNT: "mount", unix.SYS_MOUNT_SETATTR: "mount_setattr", unix.SYS_MOVE_MOUNT: "move_mount",
@@ -140,7 +140,7 @@ func syscallName(nr uintptr) string {
 		unix.SYS_SCHED_SETAFFINITY: "sched_setaffinity", unix.SYS_SECCOMP: "seccomp", unix.SYS_SENDMSG: "sendmsg", unix.SYS_SETDOMAINNAME: "setdomainname",
 		unix.SYS_SETGROUPS: "setgroups", unix.SYS_SETHOSTNAME: "sethostname", unix.SYS_SETRESGID: "setresgid", unix.SYS_SETRESUID: "setresuid", unix.SYS_SETSID: "setsid",
 		unix.SYS_SYMLINKAT: "symlinkat", unix.SYS_UMASK: "umask", unix.SYS_UMOUNT2: "umount2", unix.SYS_UNSHARE: "unshare", unix.SYS_WRITE: "write",
-		unix.SYS_BIND: "bind", unix.SYS_CONNECT: "connect", unix.SYS_IOCTL: "ioctl", unix.SYS_LISTEN: "listen", unix.SYS_SENDTO: "sendto", unix.SYS_SETSOCKOPT: "setsockopt", unix.SYS_SOCKET: "socket",
+		unix.SYS_BIND: "bind", unix.SYS_CONNECT: "connect", unix.SYS_LISTEN: "listen", unix.SYS_SENDTO: "sendto", unix.SYS_SETSOCKOPT: "setsockopt", unix.SYS_SOCKET: "socket",
 	}
 	if name, ok := names[nr]; ok {
 		return name
@@ -150,7 +150,7 @@ func syscallName(nr uintptr) string {
 
 // A call without a name in the table would make the page useless.
 func TestEveryCallHasAName(t *testing.T) {
-	for _, s := range []*Spec{endpointSpec(), exporterSpec()} {
+	for _, s := range []*Spec{endpointSpec(), exporterSpec(), terminalSpec()} {
 		for _, step := range mustCompile(t, s).Steps {
 			if strings.HasPrefix(syscallName(step.Nr), "system call") {
 				t.Errorf("step %s: call %d is not named", step.Name, step.Nr)

@@ -36,6 +36,7 @@ type Box struct {
 	Stdout    *os.File
 	Stderr    *os.File
 	Stdin     *os.File // nil unless Spec.Stdin
+	Terminal  *os.File // the master, instead of the three streams, if Spec.Terminal
 	Held      int      // descriptor of Spec.Hold, or -1; the caller closes it
 	Listeners []int    // listening sockets in the order of Spec.Listen; the caller closes them
 	Report    *Report

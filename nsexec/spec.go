@@ -12,8 +12,10 @@ const (
 	BindDir  NodeKind = "bind-dir"  // Source directory, recursively, read-only
 	BindFile NodeKind = "bind-file" // Source file, read-only
 	Device   NodeKind = "device"    // Source device node (null, zero, urandom)
-	Tmpfs    NodeKind = "tmpfs"     // its own bounded tmpfs, nosuid nodev noexec
+	Tmpfs    NodeKind = "tmpfs"     // its own bounded tmpfs, nosuid nodev, noexec unless Exec
 	Proc     NodeKind = "proc"      // a fresh proc of the box's pid namespace
+	Devpts   NodeKind = "devpts"    // an instance of its own, for terminals made inside
+	Part     NodeKind = "part"      // a directory of the Tmpfs at path Source, and of its budget
 )
 
 // Access is what Landlock grants the workload below a node.
@@ -24,6 +26,7 @@ const (
 	List                       // list directories
 	Execute                    // execve of files
 	Write                      // write, create, remove, rename within
+	Control                    // ioctl of device files: terminals
 )
 
 // Node is one entry of the box's root. Nodes are created in order; a parent
@@ -33,12 +36,13 @@ type Node struct {
 	Kind   NodeKind `json:"kind"`
 	Source string   `json:"source,omitempty"`
 	Data   []byte   `json:"data,omitempty"`
-	Mode   uint32   `json:"mode,omitempty"`   // permission bits of Dir, File and Tmpfs
+	Mode   uint32   `json:"mode,omitempty"`   // permission bits of Dir, File, Tmpfs and Part
 	Bytes  int64    `json:"bytes,omitempty"`  // Tmpfs: size=
 	Inodes int64    `json:"inodes,omitempty"` // Tmpfs: nr_inodes=
 	UID    int      `json:"uid"`              // Tmpfs: owner of its root, inside
 	GID    int      `json:"gid"`
 	NoExec bool     `json:"noexec,omitempty"` // BindDir, BindFile: no execve and no executable mapping
+	Exec   bool     `json:"exec,omitempty"`   // Tmpfs: files in it and its Parts may be executed
 	Access Access   `json:"access"`
 }
 
@@ -102,8 +106,9 @@ type Spec struct {
 	Affinity     int            `json:"affinity"`     // single cpu to pin to, or -1
 	LandlockABI  int            `json:"landlock_abi"` // 0: no Landlock, by the operator's word
 	Command      Command        `json:"command"`
-	Stdin        bool           `json:"stdin"`          // a pipe instead of /dev/null
-	Hold         string         `json:"hold,omitempty"` // directory whose descriptor is handed out before "go"
+	Stdin        bool           `json:"stdin"`              // a pipe instead of /dev/null
+	Terminal     *Terminal      `json:"terminal,omitempty"` // instead of all three streams; Stdin is then false
+	Hold         string         `json:"hold,omitempty"`     // directory whose descriptor is handed out before "go"
 	Open         []OpenBelow    `json:"open,omitempty"`
 	Listable     int            `json:"listable"`             // passed directory descriptor made 0555 and so sealed, or -1
 	Listen       []Listen       `json:"listen,omitempty"`     // where the box listens for its endpoints; none: lo stays down

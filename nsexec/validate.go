@@ -57,12 +57,34 @@ func (s *Spec) validateRoot() error {
 			return err
 		}
 	}
+	return s.validateShared(kinds)
+}
+
+// validateShared holds parts to a tmpfs of another name, and a terminal to a devpts.
+func (s *Spec) validateShared(kinds map[string]NodeKind) error {
+	names := map[string]bool{}
+	devpts := false
+	for _, n := range s.Root {
+		devpts = devpts || n.Kind == Devpts
+		if n.Kind == Part {
+			name := n.Source + "/" + path.Base(n.Path)
+			if kinds[n.Source] != Tmpfs || names[name] || path.Base(n.Path) == path.Base(n.Source) {
+				return fmt.Errorf("part %q of %q, which is no tmpfs or has a part of that name", n.Path, n.Source)
+			}
+			names[name] = true
+		}
+	}
+	if s.Terminal != nil && (!devpts || s.Stdin) {
+		return fmt.Errorf("a terminal needs a devpts, and is the program's stdin as well")
+	}
 	return nil
 }
 
 func (n Node) validate() error {
 	switch n.Kind {
-	case Dir, File, Proc:
+	case Dir, File, Proc, Devpts:
+	case Part:
+		// The tmpfs itself is checked with the whole root.
 	case Symlink:
 		if n.Source == "" || strings.ContainsRune(n.Source, 0) {
 			return fmt.Errorf("link %q leads to %q", n.Path, n.Source)
@@ -84,7 +106,7 @@ func (n Node) validate() error {
 	if n.Mode&^0o777 != 0 {
 		return fmt.Errorf("mode %#o of %q has more than permission bits", n.Mode, n.Path)
 	}
-	if n.Access&^(Read|List|Execute|Write) != 0 {
+	if n.Access&^(Read|List|Execute|Write|Control) != 0 {
 		return fmt.Errorf("access %#x of %q is unknown", n.Access, n.Path)
 	}
 	return nil

@@ -40,7 +40,7 @@ func TestValidateRefuses(t *testing.T) {
 		"link to nothing":            node(Node{Path: "/x", Kind: Symlink}),
 		"NUL in a link":              node(Node{Path: "/x", Kind: Symlink, Source: "a\x00b"}),
 		"mode with set-uid":          node(Node{Path: "/x", Kind: File, Mode: 0o4755}),
-		"unknown access":             node(Node{Path: "/x", Kind: Dir, Access: 16}),
+		"unknown access":             node(Node{Path: "/x", Kind: Dir, Access: 32}),
 		"uid 0":                      func(s *Spec) { s.UID = 0 },
 		"gid 0":                      func(s *Spec) { s.GID = 0 },
 		"uid 2^32, which is 0":       func(s *Spec) { s.UID = 1 << 32 },

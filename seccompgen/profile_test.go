@@ -18,6 +18,7 @@ func profiles() map[string]Profile {
 		"workload, shared memory": Workload(Options{DenySharedMemory: true}),
 		"workload, tcp":           Workload(Options{Sockets: TCPSockets}),
 		"workload, any socket":    Workload(Options{DenySharedMemory: true, Sockets: AnySocket}),
+		"workload, no connect":    Workload(Options{DenyConnect: true}),
 		"workload, both":          Workload(Options{DenyAffinity: true, DenySharedMemory: true}),
 		"init":                    Init(),
 		"exporter":                Exporter(),

@@ -50,7 +50,7 @@ func TestSocketPlans(t *testing.T) {
 
 // A further condition that could mean nothing, or two things, is refused.
 func TestFurtherConditionsAreChecked(t *testing.T) {
-	good := makingSockets(TCPSockets)[1]
+	good := makingSockets(TCPSockets, false)[1]
 	for name, spoil := range map[string]func(*When){
 		"of a value that is none of the rule's": func(w *When) { w.More[0].Of = []Value{{"AF_VSOCK", 40}} },
 		"on the same argument":                  func(w *When) { w.More[0].Arg = 0 },

@@ -10,6 +10,9 @@ type Options struct {
 	DenyAffinity     bool // no sched_setaffinity: one cpu stands in for the cpu rate
 	DenySharedMemory bool // no memfd_create, no System V segments: memory is only sampled per process
 	Sockets          Sockets
+	// DenyConnect leaves no way to a socket by its path: a live bind of the host may
+	// hold one that anybody may use. Sockets is then UnixSockets.
+	DenyConnect bool
 }
 
 // Sockets says which sockets can be made.
@@ -91,8 +94,9 @@ func Workload(o Options) Profile {
 			Syscalls: calls(`seccomp`), When: &When{Arg: 1, What: "flags lack", Mask: 0x8, In: []Value{{"SECCOMP_FILTER_FLAG_NEW_LISTENER", 0}}}},
 		{Class: "unix sockets", Verdict: Allow,
 			Why: "messages between processes of the box; only AF_UNIX sockets can be made",
-			Syscalls: calls(`connect accept accept4 bind listen shutdown getsockname getpeername getsockopt
+			Syscalls: calls(`accept accept4 bind listen shutdown getsockname getpeername getsockopt
 				sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg`)},
+		connecting(o.DenyConnect),
 		{Class: "posix queues", Verdict: Allow,
 			Why:      "message queues of the box's own ipc namespace; their memory counts against RLIMIT_MSGQUEUE, which is 0",
 			Syscalls: calls(`mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr`)},
@@ -112,19 +116,23 @@ func Workload(o Options) Profile {
 		prctlRule(),
 	}
 	queues := slices.IndexFunc(rules, func(r Rule) bool { return r.Class == "posix queues" })
-	rules = slices.Insert(rules, queues, makingSockets(o.Sockets)...)
+	rules = slices.Insert(rules, queues, makingSockets(o.Sockets, o.DenyConnect)...)
 	rules = append(rules, affinity(o.DenyAffinity), mappings(o.DenySharedMemory), socketBuffers(o.DenySharedMemory), pipeSize(o.DenySharedMemory), memfd(o.DenySharedMemory))
 	rules = append(rules, systemV(o.DenySharedMemory)...)
 	return Profile{Name: "workload", Rules: append(rules, refused()...)}
 }
 
-func makingSockets(s Sockets) []Rule {
+func makingSockets(s Sockets, connected bool) []Rule {
 	unix, ip := Value{"AF_UNIX", 1}, []Value{{"AF_INET", 2}, {"AF_INET6", 10}}
 	domain := func(in ...Value) *When { return &When{Arg: 0, What: "domain is", Mask: ^uint32(0), In: in} }
 	only := Rule{Class: "making sockets", Verdict: Allow, Else: Deny, ElseIs: "socket_non_AF_UNIX",
 		Why:      "every other family is a way out of the box or rarely used kernel code",
 		Syscalls: calls(`socket socketpair`), When: domain(unix)}
-	if s == UnixSockets {
+	if connected {
+		only.Why += "; datagrams could be sent to a socket file of the host"
+		only.When.More = []More{{Of: []Value{unix}, Arg: 1, What: "type is", Mask: 0xf, In: []Value{{"SOCK_STREAM", 1}, {"SOCK_SEQPACKET", 5}}}}
+	}
+	if s == UnixSockets || connected {
 		return []Rule{only}
 	}
 	pairs, made := only, only
@@ -151,6 +159,18 @@ func affinity(deny bool) Rule {
 	if deny {
 		r.Verdict = Deny
 		r.Why = "being bound to one cpu stands in for the cpu rate here, and this call would undo it"
+	}
+	return r
+}
+
+// connecting and makingSockets close both ways to a socket file: connect, and the
+// address that every message on a datagram socket may carry in memory, where a
+// filter cannot look.
+func connecting(deny bool) Rule {
+	r := Rule{Class: "connecting", Syscalls: calls(`connect`), Verdict: Allow, Why: "to sockets of the box, the only ones whose files it can see"}
+	if deny {
+		r.Class, r.Verdict = "unix_connect", Deny
+		r.Why = "a directory of the host is shown live, and a read-only mount does not keep a program from a socket in it"
 	}
 	return r
 }

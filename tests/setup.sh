@@ -41,6 +41,17 @@ missing_packages() {
     if [ "$1" = test ] || { [ "$1" = demo ] && [ "$(id -u)" -ne 0 ]; }; then
         [ -u /usr/bin/newuidmap ] || [ -n "$(getcap /usr/bin/newuidmap 2>/dev/null || true)" ] || echo uidmap
     fi
+    [ "$1" != test ] || everyday_packages
+}
+
+# What people run in the everyday box (tests/tool), some 90 seconds of processor time once.
+everyday_packages() {
+    for need in tmux:tmux git:git perl:perl sqlite3:sqlite3 node:nodejs javac:default-jdk-headless vi:vim-tiny; do
+        command -v "${need%%:*}" >/dev/null || echo "${need#*:}"
+    done
+    /usr/bin/python3 -c 'import pandas' 2>/dev/null || echo python3-pandas
+    /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || echo python3-matplotlib
+    /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
 }
 
 stop() { echo "setup: $1" >&2; [ -z "${2:-}" ] || echo "setup: next: $2" >&2; exit 1; }

@@ -38,7 +38,7 @@ func commandLine(args []string, c *console, run runner) (status int) {
 		return launcher.ExitOK
 	}
 	switch inv.command {
-	case "exec":
+	case "exec", "shell":
 		return execute(args, inv, c, chosen(inv.Exec, c, run))
 	case "plan":
 		if status, err = showPlan(c, inv.Plan); err == nil {
@@ -54,6 +54,8 @@ func commandLine(args []string, c *console, run runner) (status int) {
 		err = showPolicy(c, inv.Policy.Show.Policy)
 	case "policy lint":
 		err = lintPolicy(c, inv.Policy.Lint)
+	case "policy schema":
+		err = showSchema(c)
 	case "policy seccomp":
 		err = showFilter(c, inv.Policy.Seccomp)
 	case "export check":
@@ -181,6 +183,14 @@ func lintPolicy(c *console, f lintFlags) error {
 	}
 	c.text(b.String())
 	return nil
+}
+
+func showSchema(c *console) error {
+	data, err := policy.Schema()
+	if err == nil {
+		c.text(string(data) + "\n")
+	}
+	return err
 }
 
 func showFilter(c *console, f seccompFlags) error {

@@ -26,16 +26,30 @@ func execute(args []string, inv *invocation, c *console, run runner) int {
 		return refuse(args, c, err)
 	}
 
+	var tty *terminal
+	if inv.Exec.Terminal {
+		if tty, err = takeTerminal(c); err != nil {
+			return refuse(args, c, err)
+		}
+		defer tty.giveBack()
+		req.Terminal = tty.request()
+	}
+
 	orphans := launcher.Orphans(req.StateDir)
 	ctx, cancel := context.WithCancelCause(context.Background())
-	stop := watchSignals(cancel, c, inv.Exec.Quiet)
+	stop := watchSignals(cancel, c, inv.Exec.Quiet || tty != nil)
 	out := c.out
 	if inv.Exec.JSON {
 		out = c.err
 	}
 	stdout, finishOut := out.guarded()
 	stderr, finishErr := c.err.guarded()
-	res := run(ctx, req, launcher.Streams{Stdin: c.in, Stdout: stdout, Stderr: stderr})
+	streams := launcher.Streams{Stdin: c.in, Stdout: stdout, Stderr: stderr}
+	if tty != nil {
+		streams.Stdin, streams.Stdout = tty, telling{c.out}
+	}
+	res := run(ctx, req, streams)
+	tty.giveBack()
 	finishOut()
 	finishErr()
 	stop()

@@ -201,9 +201,7 @@ func TestClosedOutput(t *testing.T) {
 	runs := 0
 	run := func(_ context.Context, _ launcher.Request, s launcher.Streams) launcher.Result {
 		for range 3 {
-			if n, err := s.Stdout.Write([]byte("line\n")); n != 5 || err != nil {
-				t.Errorf("the launcher met %v", err)
-			}
+			_, _ = s.Stdout.Write([]byte("line\n")) // that nobody reads is the launcher's to judge
 		}
 		runs++
 		return good()

@@ -12,6 +12,7 @@ import "github.com/alecthomas/kong"
 // millisecond. They are put on for help and for errors only.
 type grammar struct {
 	Exec      execFlags       `cmd:""`
+	Shell     execFlags       `cmd:""`
 	Plan      planFlags       `cmd:""`
 	Doctor    doctorFlags     `cmd:""`
 	Policy    policyCommand   `cmd:""`
@@ -24,9 +25,12 @@ type grammar struct {
 }
 
 type execFlags struct {
-	Policy string   `required:""`
-	In     []string `sep:"none"`
-	Stdin  bool
+	Policy    string   `default:"tool"`
+	In        []string `sep:"none"`
+	Stdin     bool
+	Terminal  bool     `short:"t"`
+	RO        []string `name:"ro" sep:"none"`
+	RootfsAdd []string `sep:"none"`
 
 	Deliver string
 	Result  string
@@ -47,6 +51,7 @@ type execFlags struct {
 type policyCommand struct {
 	Show    showFlags    `cmd:""`
 	Lint    lintFlags    `cmd:""`
+	Schema  schemaFlags  `cmd:""`
 	Seccomp seccompFlags `cmd:""`
 	Confirm confirmFlags `cmd:""`
 }
@@ -61,6 +66,8 @@ type lintFlags struct {
 	Notes  bool
 }
 
+type schemaFlags struct{}
+
 type seccompFlags struct {
 	BPF string `name:"bpf"`
 }
@@ -73,6 +80,11 @@ type versionFlags struct {
 // would be time spent for nothing.
 type execOnly struct {
 	Exec execFlags `cmd:""`
+}
+
+// shellOnly is the same for shell, which is exec -t with a program of its own.
+type shellOnly struct {
+	Shell execFlags `cmd:""`
 }
 
 // words is what a person reads about a command, a flag or an argument.
@@ -91,9 +103,12 @@ const stateDefault = "/var/lib/nsbox for root, ~/.local/state/nsbox for others"
 func wording() map[string]words {
 	texts := map[string]words{
 		"exec":                  {"", "", "Run one program in a fresh box, under a policy."},
-		"exec --policy":         {groupRuns, "FILE|PRESET", "The policy to obey: a file, or a preset by name."},
+		"exec --policy":         {groupRuns, "FILE|PRESET", "The policy to obey: a file, or a preset by name; without it the preset tool."},
 		"exec --in":             {groupRuns, "PATH[:NAME]", "Copy a file to /in/BASENAME, or a directory's contents into /in; :NAME renames. Repeat for more. A PATH that exists is taken whole, colons included."},
 		"exec --stdin":          {groupRuns, "", "Pass standard input to the program; otherwise it reads end of file."},
+		"exec --terminal":       {groupRuns, "", "Give the program a terminal of its own, made inside the box. Standard input and output have to be a terminal; what the program prints reaches it as it is."},
+		"exec --ro":             {groupRuns, "PATH[:PLACE]", "Show a directory or file of the host, live and read-only, at its own path or at PLACE. Sockets of the box cannot be connected to then. Repeat for more."},
+		"exec --rootfs-add":     {groupRuns, "DIR[:PLACE]", "Add a directory with programs, such as a virtual environment, to the root; its bin comes first in PATH. Repeat for more."},
 		"exec --wait":           {groupRuns, "DURATION", "Wait this long (10s, 2m) for a place in the state directory; otherwise a second start is refused at once."},
 		"exec --deliver":        {groupOut, "DIR", "Publish the accepted artifact in this directory; nothing there is overwritten."},
 		"exec --result":         {groupOut, "FILE", "Write the JSON result to this file, atomically, for refusals too; one that is there is replaced."},
@@ -114,12 +129,14 @@ func wording() map[string]words {
 		"policy lint FILE|PRESET": {"", "", "A file or a preset's name."},
 		"policy lint --json":      {"", "", "Print one JSON document."},
 		"policy lint --notes":     {"", "", "List the enforcement points and blockers of the document too."},
+		"policy schema":           {"", "", "Print a JSON Schema of policies, for editors."},
 		"policy seccomp":          {"", "", "Explain the system-call filter of the program."},
 		"policy seccomp --bpf":    {"", "FILE", "Write the compiled filter (struct sock_filter, native order) to this file, and print its digest only."},
 
 		"version":        {"", "", "Print the version."},
 		"version --json": {"", "", "Print one JSON document."},
 	}
+	shellWording(texts)
 	planWording(texts)
 	doctorWording(texts)
 	confirmWording(texts)

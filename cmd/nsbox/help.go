@@ -23,8 +23,9 @@ type helpTexts struct {
 func helpTextsOf() helpTexts {
 	return helpTexts{
 		usage: map[string]string{
-			"": "nsbox COMMAND",
-			"exec": "nsbox exec --policy FILE|PRESET [--in PATH[:NAME]]... [--deliver DIR]\n" +
+			"":      "nsbox COMMAND",
+			"shell": shellUsage,
+			"exec": "nsbox exec [--policy FILE|PRESET] [--in PATH[:NAME]]... [--deliver DIR]\n" +
 				"                  [flags] -- CMD [ARG...]",
 			"plan":           planUsage,
 			"doctor":         doctorUsage,
@@ -41,12 +42,14 @@ func helpTextsOf() helpTexts {
 			"policy":         "nsbox policy COMMAND",
 			"policy show":    "nsbox policy show PRESET|FILE",
 			"policy lint":    "nsbox policy lint FILE|PRESET [--json | --notes]",
+			"policy schema":  "nsbox policy schema",
 			"policy seccomp": "nsbox policy seccomp [--bpf FILE]",
 			"version":        "nsbox version [--json]",
 		},
 		details: map[string]func() string{
 			"":               topDetails,
 			"exec":           execDetails,
+			"shell":          shellDetails,
 			"plan":           planDetails,
 			"doctor":         doctorDetails,
 			"policy confirm": confirmDetails,
@@ -57,6 +60,7 @@ func helpTextsOf() helpTexts {
 			"policy":         policyDetails,
 			"policy show":    showDetails,
 			"policy lint":    lintDetails,
+			"policy schema":  schemaDetails,
 			"policy seccomp": seccompDetails,
 			"version":        func() string { return "" },
 		},

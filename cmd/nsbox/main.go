@@ -27,6 +27,8 @@ func main() {
 			os.Exit(nsexec.RunInit())
 		case exporter.StageName:
 			os.Exit(exporter.Run())
+		case guardName:
+			os.Exit(runGuard())
 		case launcher.DoctorStage:
 			os.Exit(launcher.RunDoctorTrial(os.Args))
 		}

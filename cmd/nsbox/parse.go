@@ -38,8 +38,12 @@ func parseWith(args []string, out io.Writer, options ...kong.Option) (*invocatio
 	front, program, dashes := splitProgram(args)
 	var only execOnly
 	target := any(&inv.grammar)
-	if len(args) > 0 && args[0] == "exec" {
+	var shell shellOnly
+	switch {
+	case len(args) > 0 && args[0] == "exec":
 		target = &only
+	case len(args) > 0 && args[0] == "shell":
+		target = &shell
 	}
 	parser, err := kong.New(target, append(options,
 		kong.Name("nsbox"),
@@ -72,6 +76,19 @@ func parseWith(args []string, out io.Writer, options ...kong.Option) (*invocatio
 		}
 		inv.argv = program
 	}
+	if inv.command == "shell" {
+		// From here on it is exec.
+		inv.Exec, inv.argv = shell.Shell, program
+		inv.Exec.Terminal = true
+		if !dashes {
+			inv.argv = []string{defaultShell()}
+		} else if len(program) == 0 || program[0] == "" {
+			return nil, usageError("no program after `--`", front)
+		}
+	}
+	if inv.Exec.Terminal && (inv.Exec.Stdin || inv.Exec.JSON) {
+		return nil, usageError("a box with a terminal has it as standard input and output, so neither --stdin nor --json goes with it; --result FILE does", front)
+	}
 	return inv, nil
 }
 
@@ -88,7 +105,7 @@ func asked(args []string) []string {
 
 // splitProgram cuts an exec command line at its first "--".
 func splitProgram(args []string) (front, program []string, dashes bool) {
-	if len(args) == 0 || args[0] != "exec" {
+	if len(args) == 0 || args[0] != "exec" && args[0] != "shell" {
 		return args, nil, false
 	}
 	for i, a := range args {
@@ -144,9 +161,9 @@ func onceAndNotEmpty(ctx *kong.Context, front []string) error {
 func kongText(err error, front []string) string {
 	text := err.Error()
 	if len(front) == 0 {
-		return "no command given: exec, plan, doctor, policy, export, attempts, reconcile, gc or version"
+		return "no command given: exec, shell, plan, doctor, policy, export, attempts, reconcile, gc or version"
 	}
-	if strings.HasPrefix(text, "unexpected argument ") && front[0] == "exec" {
+	if strings.HasPrefix(text, "unexpected argument ") && (front[0] == "exec" || front[0] == "shell") {
 		return text + "; a program and its arguments stand after `--`"
 	}
 	return text
@@ -177,7 +194,29 @@ func (inv *invocation) request() (launcher.Request, error) {
 		}
 		req.Inputs = append(req.Inputs, in)
 	}
+	for _, list := range []struct {
+		flag string
+		args []string
+		root bool
+		to   *[]launcher.Bind
+	}{{"--ro", f.RO, false, &req.Live}, {"--rootfs-add", f.RootfsAdd, true, &req.RootAdd}} {
+		for _, arg := range list.args {
+			*list.to = append(*list.to, bindArg(arg, list.root))
+		}
+	}
 	return req, nil
+}
+
+// bindArg reads PATH[:PLACE]. As with inputs, what exists whole is a path.
+func bindArg(arg string, root bool) launcher.Bind {
+	b := launcher.Bind{Source: arg, Root: root}
+	if _, err := os.Lstat(arg); err == nil {
+		return b
+	}
+	if cut := strings.LastIndex(arg, ":/"); cut > 0 {
+		b.Source, b.Target = arg[:cut], arg[cut+1:]
+	}
+	return b
 }
 
 // inputArg reads PATH[:NAME]. A string that exists as a path is a path: a

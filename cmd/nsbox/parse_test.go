@@ -61,9 +61,12 @@ func TestUsageErrors(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                   "no command given",
 		"nosuch":                             "unexpected argument nosuch",
-		"exec":                               "missing flags: --policy",
+		"exec":                               "no `--` before the program",
 		"exec --policy p":                    "no `--` before the program",
 		"exec --policy p --":                 "no program after `--`",
+		"exec -t --json -- x":                "neither --stdin nor --json",
+		"shell --stdin":                      "neither --stdin nor --json",
+		"shell -- ":                          "no program after",
 		"exec --policy p true":               "stand after `--`",
 		"exec --policy p true -- x":          "stand after `--`",
 		"exec --policy -- x":                 "--policy",

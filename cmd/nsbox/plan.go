@@ -11,7 +11,7 @@ import (
 )
 
 type planFlags struct {
-	Policy string   `required:""`
+	Policy string   `default:"tool"`
 	In     []string `sep:"none"`
 	Argv   []string `arg:"" name:"CMD"`
 
@@ -29,7 +29,7 @@ func planWording(texts map[string]words) {
 	for key, w := range map[string]words{
 		"plan":                  {"", "", "Say what exec would enforce, how, and whether it would run; run nothing."},
 		"plan CMD":              {"", "", "The program and its arguments."},
-		"plan --policy":         {groupRuns, "FILE|PRESET", "The policy to hold the run against."},
+		"plan --policy":         {groupRuns, "FILE|PRESET", "The policy to hold the run against; without it the preset tool."},
 		"plan --in":             {groupRuns, "PATH[:NAME]", "An input, as for exec: looked at, and not read."},
 		"plan --connect":        {groupRuns, "HOST:PORT", "Ask for this network destination too. Repeat for more."},
 		"plan --json":           {groupOut, "", "Print one JSON document."},
@@ -43,7 +43,7 @@ func planWording(texts map[string]words) {
 	}
 }
 
-const planUsage = "nsbox plan --policy FILE|PRESET [--in PATH[:NAME]]... [flags]\n" +
+const planUsage = "nsbox plan [--policy FILE|PRESET] [--in PATH[:NAME]]... [flags]\n" +
 	"                  -- CMD [ARG...]"
 
 func planDetails() string {

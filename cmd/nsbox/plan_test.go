@@ -119,7 +119,6 @@ func TestPlanWrongUse(t *testing.T) {
 		id   string
 	}{
 		"no program":        {"--policy sales-summary", "usage"},
-		"no policy":         {"-- x", "usage"},
 		"unknown backend":   {"--policy sales-summary --backend docker -- x", "backend_unknown"},
 		"unknown dimension": {"--policy sales-summary --backend simulated --allow-degraded luck -- x", "degrade_unknown"},
 		"a URL":             {"--policy sales-summary --backend simulated --connect https://example.org/?token=hunter2 -- x", "endpoint_invalid"},

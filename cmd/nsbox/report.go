@@ -21,9 +21,10 @@ import (
 // console is the standard streams and what is known about them. It is the only
 // thing that prints, and it may be used from several goroutines.
 type console struct {
-	in       io.Reader
-	out, err *stream
-	colour   bool // on err
+	in         io.Reader
+	out, err   *stream
+	colour     bool // on err
+	inTerminal bool
 }
 
 // stream is one output. It goes on after a failed write, dropping what comes,
@@ -59,15 +60,25 @@ func (s *stream) failed() error {
 // ones to a terminal. Call finish after the last byte.
 func (s *stream) guarded() (w io.Writer, finish func()) {
 	if !s.terminal {
-		return s, func() {}
+		return telling{s}, func() {}
 	}
-	e := &escaper{to: s}
+	e := &escaper{to: telling{s}}
 	return e, func() { _ = e.Flush() }
+}
+
+// telling is a stream whose writer hears that nobody reads any more.
+type telling struct{ s *stream }
+
+func (t telling) Write(p []byte) (int, error) {
+	if _, err := t.s.Write(p); err != nil {
+		return 0, err
+	}
+	return len(p), t.s.failed()
 }
 
 func standardConsole() *console {
 	c := &console{
-		in:  os.Stdin,
+		in: os.Stdin, inTerminal: term.IsTerminal(0),
 		out: &stream{to: os.Stdout, terminal: term.IsTerminal(1)},
 		err: &stream{to: os.Stderr, terminal: term.IsTerminal(2)},
 	}

@@ -18,6 +18,9 @@ func summaryLines(r launcher.Result) []string {
 	artifact := r.Artifact.Outcome
 	if artifact == launcher.ArtifactNotExported {
 		artifact += " (the program did not exit 0)"
+		if w := r.Workload; w.Outcome == launcher.Exited && w.ExitCode != nil && *w.ExitCode == 0 {
+			artifact = launcher.ArtifactNotExported
+		}
 	}
 	lines := []string{fmt.Sprintf("workload %s, artifact %s, cleanup %s, delivery %s, exit status %d",
 		workloadWords(r.Workload), artifact, r.Cleanup.Outcome, r.Delivery.Outcome, r.ExitStatus)}
@@ -31,7 +34,7 @@ func summaryLines(r launcher.Result) []string {
 		name string
 		launcher.Stream
 	}{{"stdout", r.Untrusted.Stdout}, {"stderr", r.Untrusted.Stderr}} {
-		if s.Truncated {
+		if s.Truncated && !s.LiveWhole {
 			cut = append(cut, fmt.Sprintf("%s cut at %d of %s", s.name, s.BytesKept, count(s.BytesTotal, "byte")))
 		}
 	}

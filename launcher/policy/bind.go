@@ -18,15 +18,21 @@ func Decode(name string, data []byte) (*Policy, error) {
 	if !ok {
 		return nil, faults.wrap(name)
 	}
-	d := &decoder{root: root, faults: &faults, fields: make(map[reflect.Type][]field, 32)}
-	p := new(Policy)
-	d.reserved()
-	d.bind(&root, reflect.ValueOf(p).Elem())
-	d.validate(p)
-	if len(faults) > 0 {
+	p, ok := decodeTree(root, &faults)
+	if !ok {
 		return nil, faults.wrap(name)
 	}
 	return p, nil
+}
+
+// decodeTree matches a tree with a Policy; ok is false if anything is at fault.
+func decodeTree(root node, faults *Faults) (p *Policy, ok bool) {
+	d := &decoder{root: root, faults: faults, fields: make(map[reflect.Type][]field, 32)}
+	p = new(Policy)
+	d.reserved()
+	d.bind(&root, reflect.ValueOf(p).Elem())
+	d.validate(p)
+	return p, len(*faults) == 0
 }
 
 // decoder matches the tree with Go values. The path is kept as steps and joined

@@ -25,7 +25,7 @@ func Lint(p *Policy) []Note {
 	lintMemory(p, warning, note)
 	lintTimes(p, warning)
 	for _, entry := range presetDenied() {
-		if !slices.Contains(p.Filesystem.DeniedMounts, entry) {
+		if has := func(e string) bool { return slices.Contains(p.Filesystem.DeniedMounts, e) }; !has(entry) && !slices.ContainsFunc(standIns(entry), has) {
 			warning("filesystem.denied_mounts", strconv.Quote(entry)+" is left out: nothing forbids a mount from or at it any more")
 		}
 	}

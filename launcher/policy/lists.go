@@ -59,8 +59,8 @@ func (d *decoder) artifact(p *Policy) {
 	d.exactly(key+"allowed_types", a.AllowedTypes, []string{"regular_file"}, "only a regular file may leave")
 	d.exactly(key+"reject", a.Reject, []string{"symlink", "hardlink_nlink_gt_1", "special_file", "directory", "archive_magic", "nul_byte", "non_utf8"}, "the exporter makes these checks, all of them, every time")
 	const names = key + "allowed_names"
-	if n := len(a.AllowedNames); n < 1 || n > maxNames {
-		d.tell(reason.PolicyInvalid, names, "has "+strconv.Itoa(n)+" names", "write 1 to "+strconv.Itoa(maxNames)+" names")
+	if n := len(a.AllowedNames); n > maxNames || n < 1 && slices.Contains(p.Filesystem.WritablePaths, "/out") {
+		d.tell(reason.PolicyInvalid, names, "has "+strconv.Itoa(n)+" names", "write 1 to "+strconv.Itoa(maxNames)+" names, or none and no /out in filesystem.writable_paths")
 	}
 	d.descriptors(p)
 	d.artifactTypes(p)

@@ -30,13 +30,28 @@ const presetPrefix = "preset:"
 // open descriptor: it has to be regular, belong to the caller or root, be
 // writable by its owner only and lie in a directory where nobody else can
 // replace it. Links in the path are followed; what they lead to is checked.
-func Load(arg string) (*Policy, Source, error) {
+//
+// A file may extend another policy; its digest then covers that one's as well.
+func Load(arg string) (*Policy, Source, error) { return load(arg, nil) }
+
+func load(arg string, chain []string) (*Policy, Source, error) {
 	raw, src, err := read(arg)
 	if err != nil {
 		return nil, src, err
 	}
 	sum := sha256.Sum256(raw)
 	src.Digest, src.Raw = "sha256:"+hex.EncodeToString(sum[:]), raw
+	over, faults := readOverlay(raw)
+	if len(faults) > 0 {
+		return nil, src, faults.wrap(src.Arg)
+	}
+	if over != nil {
+		p, digest, err := over.resolve(src.Arg, raw, chain)
+		if err == nil {
+			src.Digest = digest
+		}
+		return p, src, err
+	}
 	p, err := Decode(src.Arg, raw)
 	return p, src, err
 }

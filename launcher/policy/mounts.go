@@ -16,7 +16,41 @@ type deniedWord struct {
 
 // presetDenied are the preset's entries. One may be left out; Lint warns then.
 func presetDenied() []string {
-	return append(deniedWordNames(), "/home", "/root", "/run", "/var/run", "/opt/sbx-test/mock-secret")
+	return []string{"container_runtime_sockets", "host_etc", "host_dev_except_null_zero_urandom", "writable_proc", "writable_sys",
+		"/home", "/root", "/run", "/var/run", "/opt/sbx-test/mock-secret"}
+}
+
+// standIns are the entries that do in the everyday box for one of presetDenied.
+func standIns(entry string) []string {
+	switch entry {
+	case "host_etc", "/home", "/root":
+		return []string{"operator_secrets"}
+	case "host_dev_except_null_zero_urandom":
+		return []string{"host_dev_except_standard_devices"}
+	}
+	return nil
+}
+
+// operatorSecrets are the places where programs keep keys and passwords by
+// convention. A place of a home directory stands for that of every home.
+func operatorSecrets() []string {
+	list := strings.Fields(`/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/security/opasswd /etc/sudoers /etc/sudoers.d
+		/etc/ssh /etc/ssl/private /etc/pki/tls/private /etc/krb5.keytab /etc/wireguard /etc/openvpn /etc/ipsec.secrets
+		/etc/NetworkManager/system-connections /etc/wpa_supplicant /etc/ppp /etc/kubernetes /etc/rancher /var/lib/kubelet /var/spool/cron`)
+	for _, home := range []string{"/root", "/home/*"} {
+		for _, name := range HomeSecrets() {
+			list = append(list, home+"/"+name)
+		}
+	}
+	return list
+}
+
+// HomeSecrets are the names below a home directory that operator_secrets denies.
+func HomeSecrets() []string {
+	return strings.Fields(`.ssh .gnupg .aws .azure .kube .docker .netrc .pgpass .my.cnf .git-credentials .npmrc .pypirc .vault-token .password-store
+		.config/gcloud .config/gh .config/hub .config/rclone .config/git .config/op .cargo/credentials .cargo/credentials.toml .gem/credentials
+		.m2/settings.xml .terraform.d .bash_history .zsh_history .python_history .mozilla .thunderbird .config/google-chrome .config/chromium
+		.local/share/keyrings .local/share/nsbox .local/state/nsbox`)
 }
 
 // deniedWords returns the words nsbox can test. host_etc and host_dev_… speak of
@@ -31,6 +65,9 @@ func deniedWords() []deniedWord {
 		}},
 		{word: "host_etc", prefixes: []string{"/etc"}},
 		{word: "host_dev_except_null_zero_urandom", prefixes: []string{"/dev"}, except: []string{"/dev/null", "/dev/zero", "/dev/urandom"}},
+		// As the two above, for a root of host directories in which a terminal can be made.
+		{word: "operator_secrets", prefixes: operatorSecrets()},
+		{word: "host_dev_except_standard_devices", prefixes: []string{"/dev"}, except: []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}},
 		{word: "writable_proc", prefixes: []string{"/proc"}, target: "/proc"},
 		{word: "writable_sys", prefixes: []string{"/sys"}, target: "/sys"},
 	}

@@ -236,6 +236,8 @@ func envValue(name string) (string, bool) {
 		return "UTC", true
 	case "HOME", "TMPDIR":
 		return "/scratch", true
+	case Term:
+		return "dumb", true
 	case "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8":
 		return "1", true
 	case "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS":
@@ -245,4 +247,4 @@ func envValue(name string) (string, bool) {
 	return "", false
 }
 
-const envNames = "PATH, LANG, LC_ALL, TZ, HOME, TMPDIR, PYTHONDONTWRITEBYTECODE, PYTHONUNBUFFERED, PYTHONUTF8, OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, MKL_NUM_THREADS"
+const envNames = "PATH, LANG, LC_ALL, TZ, HOME, TMPDIR, TERM, PYTHONDONTWRITEBYTECODE, PYTHONUNBUFFERED, PYTHONUTF8, OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, MKL_NUM_THREADS"

@@ -195,7 +195,7 @@ func TestRefusedRules(t *testing.T) {
 		{map[string]any{"filesystem.input_paths[+]": "/in"}, invalid, "filesystem.input_paths[1]", "collides"},
 		{map[string]any{"filesystem.input_paths[0]": "/out/in"}, invalid, "filesystem.writable_paths[1]", "collides"},
 		{map[string]any{"filesystem.writable_paths[+]": "/in/w"}, invalid, "filesystem.writable_paths[2]", "collides"},
-		{map[string]any{"filesystem.writable_paths[+]": "/tmp"}, unenforceable, "filesystem.writable_paths[2]", "nothing else"},
+		{map[string]any{"filesystem.writable_paths[+]": "/opt"}, unenforceable, "filesystem.writable_paths[2]", "nothing else"},
 		{map[string]any{"filesystem.writable_paths[+]": "/tmp/../x"}, invalid, "filesystem.writable_paths[2]", "clean"},
 		{map[string]any{"filesystem.writable_paths[1]": remove{}}, unenforceable, "filesystem.writable_paths", "/out"},
 		{map[string]any{"filesystem.denied_mounts[+]": "host_usr"}, unenforceable, "filesystem.denied_mounts[10]", "word"},

@@ -164,7 +164,7 @@ func (d *decoder) resources(p *Policy) {
 	// After deadline, because the text of one scope names its sum.
 	for i, r := range p.Resources.all() {
 		row := &resourceRows[i]
-		if r.Scope != row.scope && !(row.key == deadlineKey && r.Scope == p.deadlineScope()) {
+		if r.Scope != row.scope && !(row.key == deadlineKey && r.Scope == p.deadlineScope()) && !(row.isStream() && r.Scope == liveScope) {
 			d.tell(reason.PolicyUnenforceable, "resources."+row.key+".scope", strconv.Quote(r.Scope)+" cannot be obeyed: the value holds in one place", "write "+strconv.Quote(row.scope))
 		}
 	}
@@ -225,7 +225,7 @@ func (d *decoder) paths(p *Policy) {
 		}
 	}
 	d.exactly(in, p.Filesystem.InputPaths, []string{"/in"}, "staged input stands at /in and nowhere else")
-	d.exactly(out, p.Filesystem.WritablePaths, []string{"/scratch", "/out"}, "/scratch is the working directory and /out the only way out; nothing else is writable")
+	d.writable(out, p)
 }
 
 // exactly holds a list to a set, in any order.

@@ -60,7 +60,7 @@ func (p *Policy) wordRules() []wordRule {
 		{"execution_identity.exporter.host_mapping", &id.Exporter.HostMapping, one("UNVERIFIED"), "the exporter is mapped to an id other than host root", mechanism},
 		{"filesystem.input_mode", &fs.InputMode, one("read_only"), "/in is read-only", plain},
 		{"filesystem.rootfs_mode", &fs.RootfsMode, one("read_only"), "the root is read-only", plain},
-		{"filesystem.scratch_scope", &fs.ScratchScope, one("per_job_tmpfs_noexec_nosuid_nodev_destroyed_at_cleanup_never_exported"), "/scratch is a fresh tmpfs per job, noexec, nosuid, nodev, and never exported", plain},
+		{"filesystem.scratch_scope", &fs.ScratchScope, []string{"per_job_tmpfs_noexec_nosuid_nodev_destroyed_at_cleanup_never_exported", scratchExec}, "/scratch is a fresh tmpfs per job, nosuid, nodev, noexec unless the policy leaves that word out, and never exported", plain},
 		{"filesystem.export_scope", &fs.ExportScope, p.exportScopes(), "/out is a bounded tmpfs per job from which out_file_count_accept files of allowed_names may leave; without a provisioned one the dimension out_storage is degraded", plain},
 		{"network.default", &net.Default, one("deny"), "nothing leaves the box", plain},
 		p.networkMode(),
@@ -94,6 +94,9 @@ func (p *Policy) wordRules() []wordRule {
 // exportScopes returns the accepted texts: one per name that may leave, or one
 // for several files.
 func (p *Policy) exportScopes() []string {
+	if !p.Exports() {
+		return []string{"nothing_is_exported"}
+	}
 	if p.Resources.OutFileCountAccept.Value > 1 {
 		return []string{"per_job_host_dir_bound_at_/out_files_of_allowed_names_on_operator_provisioned_bounded_tmpfs"}
 	}

@@ -1,6 +1,11 @@
 package reason
 
 const (
+	// BindRefused means that what --ro or --rootfs-add names must not be seen in the box, or not at that place.
+	BindRefused ID = "bind_refused"
+	// TerminalRefused means that a terminal was asked for where there is none, or where the policy's box has none.
+	TerminalRefused ID = "terminal_refused"
+
 	// Usage means that the command line cannot be understood; nothing was started.
 	Usage ID = "usage"
 	// ResultFile means that the file named by --result cannot be published there.

@@ -15,6 +15,8 @@ const (
 	UsernsApparmor ID = "userns_apparmor"
 	// UsernsCapabilities means that a user namespace can be made but a security module denies the capabilities that come with it.
 	UsernsCapabilities ID = "userns_capabilities"
+	// OuterSeccomp means that a system-call filter around nsbox, as a container engine loads one, refuses the new namespaces.
+	OuterSeccomp ID = "outer_seccomp"
 	// UsernsUnknown means that the limit on user namespaces could not be read, which is never taken for permission.
 	UsernsUnknown ID = "userns_unknown"
 	// ProcMasked means that parts of /proc are mounted over here, so that the kernel would refuse a fresh proc to the box.

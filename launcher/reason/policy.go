@@ -24,6 +24,8 @@ const (
 	PolicyConfirmedWithoutEvidence ID = "policy_confirmed_without_evidence"
 	// LimitUnknown means that --limit names a limit that does not exist.
 	LimitUnknown ID = "limit_unknown"
+	// PolicyLoosens means that a policy asks for more than the one it extends gives.
+	PolicyLoosens ID = "policy_loosens"
 	// LimitLoosens means that --limit asks for more than the policy gives.
 	LimitLoosens ID = "limit_loosens"
 	// LimitSyntax means that a --limit entry is not written as name=value with the limit's own unit, or is given twice.

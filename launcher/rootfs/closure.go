@@ -19,8 +19,11 @@ type Closure struct {
 	Command string   // host path that was resolved, before links
 	Program string   // absolute path to execve inside the box
 	Args    []string // to stand between argv[0] and the operator's arguments: a script and what its "#!" line adds
+	Path    []string // of added roots, in front of PATH
 	Real    string   // host path of the ELF file behind Program
 	Python  string   // "3.11" if Program is a CPython interpreter with its standard library; else empty
+	Binds   []Bind   // what the operator shows of the host besides
+	Whole   bool     // the root is more than this program's files: its loader cache is its own
 	Nodes   []nsexec.Node
 	// Libraries are those the loader finds by ld.so.cache or default directory.
 	Libraries []Library

@@ -13,15 +13,18 @@ func generatedFiles(c *Closure, o Options) []nsexec.Node {
 	file := func(p string, data []byte) nsexec.Node {
 		return nsexec.Node{Path: p, Kind: nsexec.File, Data: data, Mode: 0o444, Access: nsexec.Read}
 	}
-	return []nsexec.Node{
+	nodes := []nsexec.Node{
 		{Path: "/etc", Kind: nsexec.Dir, Mode: 0o755},
 		file("/etc/passwd", passwd(o)),
 		file("/etc/group", group(o)),
 		file("/etc/hosts", hosts(o.Names)),
 		file("/etc/nsswitch.conf", []byte("passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nprotocols: files\nservices: files\n")),
 		file("/etc/localtime", utcZone()),
-		file("/etc/ld.so.cache", encodeLDCache(c.Libraries)),
 	}
+	if !c.Whole {
+		nodes = append(nodes, file("/etc/ld.so.cache", encodeLDCache(c.Libraries)))
+	}
+	return nodes
 }
 
 func passwd(o Options) []byte {

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"sort"
+	"strings"
 
 	"nsbox/launcher/reason"
 	"nsbox/nsexec"
@@ -21,7 +22,11 @@ type Options struct {
 	ScratchInodes int64
 	OutBytes      int64
 	OutInodes     int64
-	WorkloadUID   int // inside; distinct from ExporterUID, 0 and 65534
+	NoOut         bool // nothing may leave, so there is no /out; the two above are not looked at
+	ScratchExec   bool // what is written to /scratch may be executed
+	Tmp, Shm      bool // /tmp and /dev/shm, as directories of the tmpfs at /scratch
+	Everyday      bool // the devices that interactive programs expect, and a devpts for terminals
+	WorkloadUID   int  // inside; distinct from ExporterUID, 0 and 65534
 	WorkloadGID   int
 	ExporterUID   int
 	Names         []HostName // what /etc/hosts knows besides localhost
@@ -81,7 +86,7 @@ func (o Options) validate() error {
 		what string
 		v    int64
 	}{{"scratch bytes", o.ScratchBytes}, {"scratch inodes", o.ScratchInodes}, {"out bytes", o.OutBytes}, {"out inodes", o.OutInodes}} {
-		if s.v <= 0 {
+		if s.v <= 0 && !(o.NoOut && strings.HasPrefix(s.what, "out ")) {
 			return bad(s.what, s.v)
 		}
 	}
@@ -120,11 +125,10 @@ func (o Options) ownNodes() []nsexec.Node {
 	link := func(p, target string) nsexec.Node {
 		return nsexec.Node{Path: p, Kind: nsexec.Symlink, Source: target}
 	}
-	return []nsexec.Node{
+	nodes := []nsexec.Node{
 		{Path: "/", Kind: nsexec.Dir, Mode: 0o755, Access: nsexec.List},
 		in,
 		tmpfs("/scratch", o.ScratchBytes, o.ScratchInodes),
-		tmpfs("/out", o.OutBytes, o.OutInodes),
 		{Path: "/proc", Kind: nsexec.Proc, Access: rl},
 		{Path: "/dev", Kind: nsexec.Dir, Mode: 0o755},
 		device("/dev/null", nsexec.Read|nsexec.Write),
@@ -135,4 +139,26 @@ func (o Options) ownNodes() []nsexec.Node {
 		link("/dev/stdout", "/proc/self/fd/1"),
 		link("/dev/stderr", "/proc/self/fd/2"),
 	}
+	if !o.NoOut {
+		nodes = append(nodes, tmpfs("/out", o.OutBytes, o.OutInodes))
+	}
+	scratch := &nodes[2]
+	if o.ScratchExec {
+		scratch.Exec, scratch.Access = true, scratch.Access|nsexec.Execute
+	}
+	access := scratch.Access
+	for _, p := range []struct {
+		wanted bool
+		path   string
+	}{{o.Tmp, "/tmp"}, {o.Shm, "/dev/shm"}} {
+		if p.wanted {
+			nodes = append(nodes, nsexec.Node{Path: p.path, Kind: nsexec.Part, Source: "/scratch", Mode: 0o700, Access: access})
+		}
+	}
+	if o.Everyday {
+		const rw = nsexec.Read | nsexec.Write
+		nodes = append(nodes, device("/dev/full", rw), device("/dev/random", nsexec.Read), device("/dev/tty", rw|nsexec.Control),
+			nsexec.Node{Path: "/dev/pts", Kind: nsexec.Devpts, Access: rlw | nsexec.Control}, link("/dev/ptmx", "pts/ptmx"))
+	}
+	return nodes
 }
