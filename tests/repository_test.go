@@ -16,7 +16,7 @@ import (
 // developer's machine.
 func foreignNames(text string) []string {
 	var found []string
-	documentation := []string{"man7.org", "docs.kernel.org", "www.kernel.org", "kernel.org", "go.dev", "pkg.go.dev", "no-color.org", "example.com", "example.org"}
+	documentation := []string{"man7.org", "docs.kernel.org", "www.kernel.org", "kernel.org", "go.dev", "pkg.go.dev", "no-color.org", "json-schema.org", "example.com", "example.org"}
 	for _, m := range regexp.MustCompile(`https?://([A-Za-z0-9.-]+)`).FindAllStringSubmatch(text, -1) {
 		if !slices.Contains(documentation, m[1]) {
 			found = append(found, m[0])
