@@ -48,6 +48,9 @@
 //     that is closed to others), by the box itself (a tree opened in another mount
 //     namespace cannot be attached: EINVAL), and as detached trees (what is
 //     mounted is what was opened, whatever the path becomes).
+//   - Where endpoints are listed the set-up brings lo up, makes local routes and
+//     listening sockets, and sends these out, all before the root is built; the
+//     child was forked before and pid 1's copies end with its exec.
 //   - proc is mounted while the old one is visible; afterwards the kernel refuses.
 //     user.max_user_namespaces is written through the old one.
 //   - Groups, then gid, then uid, then capabilities, then no_new_privs; Landlock

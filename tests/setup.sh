@@ -38,6 +38,7 @@ missing_packages() {
     command -v pkg-config >/dev/null || echo pkg-config
     /usr/bin/python3 -c 'import csv, decimal, sqlite3' 2>/dev/null || echo python3 # the box looks for programs in the system's folders only; python3-minimal lacks most modules
     [ -s /etc/ssl/certs/ca-certificates.crt ] || [ -s "${SSL_CERT_FILE:-}" ] || echo ca-certificates
+    [ "$1" != test ] || command -v ip >/dev/null || echo iproute2 # network namespaces of the tests' own
     if [ "$1" = test ] || { [ "$1" = demo ] && [ "$(id -u)" -ne 0 ]; }; then
         [ -u /usr/bin/newuidmap ] || [ -n "$(getcap /usr/bin/newuidmap 2>/dev/null || true)" ] || echo uidmap
     fi
