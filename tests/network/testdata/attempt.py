@@ -1,1 +1,1 @@
-../../e2e/testdata/attempt.py
+../../programs/attempt.py
