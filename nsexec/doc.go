@@ -58,6 +58,8 @@
 //   - The pipes are made after the change of uid: the program may then open
 //     /dev/stdout by name. An end made by the launcher would have an owner that
 //     the box cannot name.
+//   - A terminal is opened by the workload's id as well, from a devpts of the box,
+//     and its peer by the master's ioctl: the host's could not be opened again.
 //   - Small limits and seccomp come last, so that neither stands in the way of
 //     the set-up: the filter need not permit mount, nor the limit on descriptors
 //     the numbers above 60.
