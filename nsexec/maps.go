@@ -64,8 +64,8 @@ func writeMap(path string, m []MapEntry) error {
 	return nil
 }
 
-// runHelper runs newuidmap or newgidmap with an empty environment and keeps at
-// most 4 KiB of what it says. It looks users up, which may mean a network, so
+// runHelper runs newuidmap or newgidmap with an empty environment, without the
+// caller's standard input, and keeps at most 4 KiB of what it says. It looks users up, which may mean a network, so
 // it must be possible to stop it: its real uid is ours, setuid or not.
 func runHelper(helper string, pid int, m []MapEntry, stop <-chan struct{}) error {
 	argv := []string{helper, strconv.Itoa(pid)}
@@ -77,8 +77,14 @@ func runHelper(helper string, pid int, m []MapEntry, stop <-chan struct{}) error
 		return &MapError{Path: helper, Err: err}
 	}
 	defer r.Close()
+	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		w.Close()
+		return &MapError{Path: "/dev/null", Err: err}
+	}
+	defer unix.Close(null)
 	pidfd := -1
-	p, err := syscall.ForkExec(helper, argv, &syscall.ProcAttr{Env: []string{}, Files: []uintptr{0, w.Fd(), w.Fd()}, Sys: &syscall.SysProcAttr{PidFD: &pidfd}})
+	p, err := syscall.ForkExec(helper, argv, &syscall.ProcAttr{Env: []string{}, Files: []uintptr{uintptr(null), w.Fd(), w.Fd()}, Sys: &syscall.SysProcAttr{PidFD: &pidfd}})
 	w.Close()
 	if err != nil {
 		return &MapError{Path: helper, Err: err}

@@ -2,6 +2,7 @@ package nsexec
 
 import (
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -74,6 +75,40 @@ func TestMapErrorIsTheCause(t *testing.T) {
 		t.Errorf("the helper has our environment: %.300q", m.Text)
 	}
 	nothingLeft(t, before, "after a refused map")
+}
+
+// What the caller can read, its helper cannot: it would eat a script's input, or
+// wait for a keyboard.
+func TestHelperHasNoInputOfTheCaller(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := w.WriteString("for the caller"); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	own, err := unix.Dup(0)
+	if err != nil || unix.Dup2(int(r.Fd()), 0) != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		unix.Dup2(own, 0)
+		unix.Close(own)
+	}()
+	helper := t.TempDir() + "/helper"
+	if err := os.WriteFile(helper, []byte("#!/bin/sh\necho \"[$(cat)]\"\nls -l /proc/self/fd\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err = runHelper(helper, os.Getpid(), nil, nil)
+	var m *MapError
+	if !errors.As(err, &m) || !strings.HasPrefix(m.Text, "[]\n") || !strings.Contains(m.Text, " 0 -> /dev/null") {
+		t.Errorf("got %v", err)
+	}
+	if left, err := io.ReadAll(os.Stdin); string(left) != "for the caller" {
+		t.Errorf("control: the caller still has %q, %v", left, err)
+	}
 }
 
 // A helper may wait for a user database on the network; a cancel must not.

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"sync"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -93,10 +94,10 @@ func appendEscaped(out, data []byte, final bool) (safe, rest []byte) {
 	return out, nil
 }
 
-// unsafeRune tells the characters above ASCII that steer a terminal (C1) or
-// reorder what a person reads (bidirectional controls).
+// unsafeRune tells the characters above ASCII that steer a terminal (C1), reorder
+// what a person reads (Unicode's Bidi_Control) or end a line (U+2028, U+2029).
 func unsafeRune(r rune) bool {
-	return (r >= 0x80 && r <= 0x9f) || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069)
+	return (r >= 0x80 && r <= 0x9f) || r == 0x2028 || r == 0x2029 || unicode.Is(unicode.Bidi_Control, r)
 }
 
 func appendHex(out []byte, kind byte, v uint32, digits int) []byte {

@@ -21,6 +21,7 @@ func TestEscaper(t *testing.T) {
 		{"overlong slash", "\xc0\xaf", `\xc0\xaf`},
 		{"surrogate", "\xed\xa0\x80", `\xed\xa0\x80`},
 		{"right-to-left override", "a\u202eb\u2066c\u2069", `a\u202eb\u2066c\u2069`},
+		{"marks and line separators", "a\u200eb\u200fc\u061cd\u2028e\u2029f", `a\u200eb\u200fc\u061cd\u2028e\u2029f`},
 		{"a real replacement character stays", "\ufffd", "\ufffd"},
 		{"cut in the middle", "a\xf0\x9f\x98", `a\xf0\x9f\x98`},
 		{"nothing", "", ""},

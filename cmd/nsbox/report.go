@@ -96,8 +96,12 @@ func (c *console) shareTerminal() {
 	}
 }
 
-// text prints trusted, own text on standard output.
-func (c *console) text(s string) { _, _ = io.WriteString(c.out, s) }
+// text prints own text on standard output. What others chose of it has passed
+// visible already; a caller that forgot cannot steer a terminal here.
+func (c *console) text(s string) {
+	safe, _ := appendEscaped(nil, []byte(s), true)
+	_, _ = c.out.Write(safe)
+}
 
 // bytes prints a file's bytes on standard output.
 func (c *console) bytes(p []byte) {
