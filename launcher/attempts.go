@@ -281,12 +281,13 @@ func describe(r *remains, note string) AttemptInfo {
 		i.Delivery, i.Path = Delivered, r.data(journal.Delivered, "path")
 	case st.Has(journal.Quarantined) || st.Has(journal.DeliverAbandoned):
 		i.Delivery = DeliveryBlocked
-	case st.Has(journal.Outcome) && !st.Has(journal.DeliverIntent) && i.Artifact != ArtifactAccepted:
-		i.Delivery = DeliveryNoArtifact
-	case st.Has(journal.Outcome) && !st.Has(journal.DeliverIntent) && r.data(journal.Attempt, "deliver") == "":
-		i.Delivery = Delivered // nobody named a directory: the accepted copy stays in the attempt's
 	case st.Has(journal.Outcome) && !st.Has(journal.DeliverIntent):
-		i.Delivery = DeliveryBlocked // its launcher died before delivering, and nobody else does it
+		i.Delivery = deliveryOf(i.Artifact, i.Cleanup)
+		if i.Delivery == "" && r.data(journal.Attempt, "deliver") == "" {
+			i.Delivery = Delivered // nobody named a directory: the accepted copy stays in the attempt's
+		} else if i.Delivery == "" {
+			i.Delivery = DeliveryBlocked // its launcher died before delivering, and nobody else does it
+		}
 	}
 	return i
 }

@@ -19,7 +19,7 @@ import (
 
 // conclude writes the ending into the result.
 func (r *run) conclude(e ending) {
-	r.cancel = e.cancel
+	r.cancel, r.stopBy = e.cancel, e.stopBy
 	r.res.Workload = WorkloadResult{Outcome: e.outcome, ExitCode: e.exitCode, Signal: e.signal, Detail: e.detail}
 	if e.outcome == ExecFailed {
 		r.res.Reason = asReason(execFailure(r.plan.Box.Command.Path, e.execErr))
@@ -41,16 +41,19 @@ func (r *run) conclude(e ending) {
 }
 
 // finish is the one way out of an attempt that exists.
-func (r *run) finish(ctx context.Context, gone bool) {
+func (r *run) finish(gone bool) {
 	r.stopBroker()
 	r.res.Digests.Plan, _ = r.planDigest() // its error has stopped the run before "go"
-	f := &finalizer{root: r.gathered.cgroup, cpu: r.gathered.facts.CPU, res: &r.res, plan: r.plan, att: r.att, group: r.group, self: r.self, init: r.filters.init, cache: r.state.cache(), staged: r.staged, held: r.held, copied: copiesIn(r.att.dir, r.plan.Exporter.Bounds.Slots())}
+	f := &finalizer{root: r.gathered.cgroup, cpu: r.gathered.facts.CPU, res: &r.res, plan: r.plan, att: r.att, group: r.group, self: r.self, init: r.filters.init, cache: r.state.cache(), staged: r.staged, held: r.held, copied: copiesIn(r.att.dir, r.plan.Exporter.Bounds.Slots()), deadline: r.deadline()}
 	t := time.Now()
+	if f.stopBy = r.stopBy; f.stopBy.IsZero() {
+		f.stopBy = endOfBudget(r.plan.Limits.Attempt.StopProof, f.deadline)
+	}
 	ok := f.stopProof(gone)
 	t = r.phase("stop", t)
 	if ok {
 		if w := r.res.Workload; w.Outcome == Exited && w.ExitCode != nil && *w.ExitCode == 0 {
-			ok = f.export(ctx)
+			ok = f.export()
 		} else if f.held >= 0 || w.Outcome != SetupFailure {
 			r.res.Artifact.Outcome = ArtifactNotExported
 		}
@@ -61,7 +64,7 @@ func (r *run) finish(ctx context.Context, gone bool) {
 	}
 	r.phase("cleanup", t)
 	f.record(journal.Outcome, map[string]string{"workload": r.res.Workload.Outcome, "artifact": r.res.Artifact.Outcome, "cleanup": r.res.Cleanup.Outcome})
-	if r.res.Artifact.Outcome == ArtifactAccepted && r.res.Cleanup.Outcome == CleanupVerified {
+	if r.res.Delivery.Outcome = deliveryOf(r.res.Artifact.Outcome, r.res.Cleanup.Outcome); r.res.Delivery.Outcome == "" {
 		r.deliver(f)
 	}
 	if err := r.att.journal.Close(); err != nil {
@@ -88,16 +91,16 @@ func (r *run) deliver(f *finalizer) {
 		r.res.Delivery.Outcome = DeliveryBlocked
 		return
 	}
+	r.res.Delivery.Outcome = DeliveryBlocked // until it is there; the accepted copy stays in the attempt's directory
 	name := r.res.Artifact.Name
 	if f.copied.several() {
 		name = r.att.id
 	}
 	f.record(journal.DeliverIntent, map[string]string{"dir": dir, "name": name})
 	if f.broken {
-		return // delivery is BLOCKED; the accepted copy stays in the attempt's directory
+		return
 	}
 	if err := r.att.journal.Sync(); err != nil {
-		r.res.Delivery.Outcome = DeliveryBlocked
 		f.fail(reason.Wrap(reason.JournalWrite, r.att.dir+"/journal", "could not be made durable before delivery", "", err))
 		return
 	}
@@ -113,7 +116,6 @@ func (r *run) deliver(f *finalizer) {
 		f.fail(reason.Of(err))
 	}
 	if path == "" {
-		r.res.Delivery.Outcome = DeliveryBlocked
 		f.record(journal.DeliverAbandoned, nil)
 		return
 	}

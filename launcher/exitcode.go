@@ -102,8 +102,8 @@ func exitedStatus(r Result, deliverAsked bool) int {
 		return *code
 	case deliverAsked && r.Delivery.Outcome != Delivered:
 		return ExitUndelivered
-	case r.Cleanup.Outcome != CleanupVerified || r.Reason != nil:
-		// Leftovers and late failures are nsbox's own, and 0 would hide them.
+	case r.Cleanup.Outcome != CleanupVerified || r.Delivery.Outcome == DeliveryBlocked || r.Reason != nil:
+		// Leftovers, what is held back and late failures are nsbox's own, and 0 would hide them.
 		return ExitRefused
 	}
 	return ExitOK

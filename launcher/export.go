@@ -60,7 +60,8 @@ type exported struct {
 	phases   map[string]time.Duration // prepare, box, attest, run, digest: as far as it came
 }
 
-func (x *export) run(ctx context.Context) exported {
+// run is over by the deadline, or ended then.
+func (x *export) run(ctx context.Context, deadline time.Time) exported {
 	out := exported{artifact: ArtifactResult{Outcome: ArtifactSealFailed, Reasons: []string{}}, stopped: true, phases: map[string]time.Duration{}}
 	since := time.Now()
 	phase := func(name string) {
@@ -70,7 +71,6 @@ func (x *export) run(ctx context.Context) exported {
 		out.failure = reason.Wrap(reason.ExportFailed, "the exporter", "did not give a verdict; nothing left /out", "nsbox attempts show "+x.att.id, err)
 		return out
 	}
-	deadline := time.Now().Add(min(x.plan.Limits.Exporter.Wall, x.plan.Limits.Attempt.ExporterLifecycle))
 	if err := x.att.record(journal.CopyIntent, map[string]string{"path": x.staged[0], "files": fmt.Sprint(len(x.staged))}); err != nil {
 		return fail(err)
 	}

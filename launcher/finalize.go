@@ -32,6 +32,9 @@ type finalizer struct {
 	cache string
 	cpu   int // for the exporter
 
+	stopBy   time.Time // end of the stop budget; it began with the kill
+	deadline time.Time // of the whole attempt
+
 	broken bool   // a record could not be written: nothing that rests on one is done any more
 	staged string // inputs' directory, or empty
 	held   int    // /out, or -1
@@ -43,13 +46,15 @@ type finalizer struct {
 func (f *finalizer) stopProof(gone bool) bool {
 	f.record(journal.StopIntent, nil)
 	if !gone {
+		f.unknown()
 		return f.quarantine(reason.New(reason.StopUnproven, "the box of attempt "+f.att.id, "did not end within its stop budget", "nothing was deleted; look for a process in state D, then run nsbox again"))
 	}
 	if f.group != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), f.plan.Limits.Attempt.StopProof)
+		ctx, cancel := context.WithDeadline(context.Background(), f.stopBy)
 		defer cancel()
 		f.group.Kill()
 		if err := f.group.WaitEmpty(ctx); err != nil {
+			f.unknown()
 			return f.quarantine(reason.Wrap(reason.StopUnproven, f.group.Path(), "is not empty", "nothing was deleted; look at its cgroup.procs", err))
 		}
 	}
@@ -57,8 +62,17 @@ func (f *finalizer) stopProof(gone bool) bool {
 	return !f.broken
 }
 
+// unknown takes back what was said about the program's end: while something of
+// it may still run, it has not ended. The terminal event stays as it was decided.
+func (f *finalizer) unknown() {
+	w := &f.res.Workload
+	*w = WorkloadResult{Outcome: Unknown, Detail: "ended as " + w.Outcome + ", but its stop is not proven"}
+}
+
 // seal and export: only a program that exited 0 has something to hand over.
-func (f *finalizer) export(ctx context.Context) bool {
+// An exporter is never cancelled: the program's own end came first, and what
+// follows it is bounded.
+func (f *finalizer) export() bool {
 	if f.held < 0 {
 		f.res.Artifact.Outcome = ArtifactNotExported // there is no /out
 		return true
@@ -84,7 +98,7 @@ func (f *finalizer) export(ctx context.Context) bool {
 		return true
 	}
 	x := export{root: f.root, cpu: f.cpu, plan: f.plan, att: f.att, held: f.held, self: f.self, init: f.init, cache: f.cache, staged: f.copied}
-	out := x.run(ctx)
+	out := x.run(context.Background(), endOfBudget(min(f.plan.Limits.Exporter.Wall, f.plan.Limits.Attempt.ExporterLifecycle), f.deadline))
 	for name, d := range out.phases {
 		f.res.DurationsMS["export-"+name] = ms(d)
 	}
@@ -94,7 +108,7 @@ func (f *finalizer) export(ctx context.Context) bool {
 	if out.failure != nil {
 		f.fail(out.failure)
 	}
-	if !out.stopped || out.artifact.Outcome == ArtifactUnverified {
+	if !out.stopped || !settles(out.artifact.Outcome) {
 		return f.quarantine(out.failure)
 	}
 	return true
@@ -103,7 +117,7 @@ func (f *finalizer) export(ctx context.Context) bool {
 // destroy removes everything the attempt created but its own record, and then
 // looks whether it is gone.
 func (f *finalizer) destroy() {
-	deadline := time.Now().Add(f.plan.Limits.Attempt.Cleanup)
+	deadline := endOfBudget(f.plan.Limits.Attempt.Cleanup, f.deadline)
 	f.noCredentials()
 	if f.held >= 0 {
 		unix.Close(f.held) // the last reference to the tmpfs
@@ -122,6 +136,9 @@ func (f *finalizer) destroy() {
 	if err == nil {
 		f.record(journal.Destroyed, nil)
 		err = f.verify()
+	}
+	if err == nil && time.Now().After(deadline) {
+		err = fmt.Errorf("clean-up took longer than its budget of %s, or than the attempt may", f.plan.Limits.Attempt.Cleanup)
 	}
 	if err != nil {
 		f.res.Cleanup.Leftover = append(f.res.Cleanup.Leftover, err.Error())
@@ -195,7 +212,6 @@ func (f *finalizer) verify() error {
 func (f *finalizer) quarantine(why *reason.Error) bool {
 	f.fail(why)
 	f.res.Cleanup.Outcome = CleanupQuarantined
-	f.res.Delivery.Outcome = DeliveryBlocked
 	f.record(journal.Quarantined, nil)
 	return false
 }
@@ -208,7 +224,6 @@ func (f *finalizer) record(e journal.Event, data map[string]string) {
 		f.fail(reason.Of(err))
 		os.WriteFile(f.att.dir+"/QUARANTINE", []byte(string(e)+": the journal could not be written\n"), 0o600)
 		f.res.Cleanup.Outcome = CleanupQuarantined
-		f.res.Delivery.Outcome = DeliveryBlocked
 	}
 }
 

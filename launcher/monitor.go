@@ -21,6 +21,7 @@ type ending struct {
 	signal   *int
 	detail   string
 	cancel   syscall.Signal
+	stopBy   time.Time // end of the stop budget; zero unless nsbox ended the program
 	wall     time.Duration
 	cpuUsec  int64
 	maxRSS   int64
@@ -42,7 +43,7 @@ type monitor struct {
 	sampler     sampler
 	output      <-chan string // a stream passed its cap
 	drained     func() string // reads both streams to their end; the name of one that passed its cap
-	deadline    time.Time     // of the whole attempt
+	deadline    time.Time     // what must follow the run still fits into the attempt
 	cpus        int           // how many the workload can burn at once
 	handlesXCPU bool
 	watchMem    bool                 // memory is degraded: the sampled sum is compared
@@ -125,6 +126,7 @@ wait:
 	}
 	noticed := time.Now()
 	if !gone {
+		e.stopBy = noticed.Add(stopBudget)
 		// The kill first: making the event durable takes the disk's time, and until
 		// then nobody else can decide.
 		m.kill()
@@ -132,7 +134,7 @@ wait:
 		select {
 		case exit = <-m.box.Done():
 			gone = true
-		case <-time.After(stopBudget):
+		case <-time.After(time.Until(e.stopBy)):
 		}
 	}
 	end := time.Now()

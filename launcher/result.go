@@ -26,7 +26,7 @@ const (
 	RefusedPolicy       = "REFUSED_POLICY"        // never started: the policy or a limit was refused
 	KilledExternally    = "KILLED_EXTERNALLY"     // something outside of nsbox killed the program
 	InternalError       = "INTERNAL_ERROR"        // a fault of nsbox; nothing is claimed about the program
-	Unknown             = "UNKNOWN"               // the launcher died before it could record the end
+	Unknown             = "UNKNOWN"               // the launcher died before it could record the end, or could not prove the stop
 )
 
 // Artifact outcomes.
@@ -35,7 +35,7 @@ const (
 	ArtifactEmpty       = "EMPTY"                  // the program left nothing in /out
 	ArtifactRejected    = "REJECTED"               // what was in /out failed a check; reasons says which
 	ArtifactNotExported = "NOT_EXPORTED_BY_POLICY" // not looked at, because the program did not exit 0 or the policy lets nothing leave
-	ArtifactSealFailed  = "SEAL_FAILED"            // the exporter gave no verdict, so nothing left /out
+	ArtifactSealFailed  = "SEAL_FAILED"            // /out could not be sealed, or the exporter gave no verdict: nothing left /out, and it is kept
 	ArtifactUnverified  = "COPY_UNVERIFIED"        // the copy was not what the exporter had reported
 	ArtifactNotExamined = "NOT_EXAMINED"           // there was nothing to look at, or the box's end was not proven
 )
@@ -49,8 +49,8 @@ const (
 // Delivery outcomes.
 const (
 	Delivered          = "DELIVERED"   // the accepted artifact stands at path
-	DeliveryNoArtifact = "NO_ARTIFACT" // nothing was accepted
-	DeliveryBlocked    = "BLOCKED"     // held back: refused, quarantined, or the directory could not take it
+	DeliveryNoArtifact = "NO_ARTIFACT" // there was nothing to deliver
+	DeliveryBlocked    = "BLOCKED"     // held back: no verdict, quarantined, or the directory could not take it
 )
 
 const (

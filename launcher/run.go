@@ -31,7 +31,7 @@ func Run(ctx context.Context, req Request, s Streams) Result {
 	defer unix.Umask(r.umask)
 	r.whole(ctx)
 	if r.res.Delivery.Outcome == "" {
-		r.res.Delivery.Outcome = DeliveryNoArtifact
+		r.res.Delivery.Outcome = deliveryOf(r.res.Artifact.Outcome, r.res.Cleanup.Outcome)
 	}
 	r.res.ExitStatus = ExitStatus(r.res, req.Deliver != "", r.cancel)
 	r.auditEnd()
@@ -71,6 +71,7 @@ type run struct {
 	waited  time.Duration // in line for a place: the attempt's own budgets begin after it
 	res     Result
 	cancel  syscall.Signal
+	stopBy  time.Time // end of the stop budget, if nsbox ended the program
 
 	umask      int // the caller's
 	state      *state
@@ -143,15 +144,20 @@ func (r *run) whole(ctx context.Context) {
 	if err != nil {
 		r.fail(ctx, err)
 		r.journalTerminal(r.res.Workload.Outcome)
-		r.finish(ctx, true)
+		r.finish(true)
 		return
 	}
 	e, gone := r.supervise(ctx, box)
 	r.conclude(e)
-	r.finish(ctx, gone)
+	r.finish(gone)
 	if gone {
 		r.flushLive(ctx)
 	}
+}
+
+// deadline is the end of the attempt; what is not done by then is not done.
+func (r *run) deadline() time.Time {
+	return r.start.Add(r.waited + r.plan.Limits.Attempt.Deadline)
 }
 
 // supervise says "go" and watches until the first terminal event.
@@ -168,7 +174,7 @@ func (r *run) supervise(ctx context.Context, box *nsexec.Box) (ending, bool) {
 	}
 	r.feed(box)
 	m := &monitor{box: box, plan: r.plan, group: r.group, sampler: sampler{init: box.InitPID}, output: over,
-		deadline: r.start.Add(r.waited + l.Attempt.Deadline), cpus: runtime.NumCPU(), watchMem: r.plan.degraded(policy.DimMemory), drained: r.drained, decide: r.journalTerminal}
+		deadline: r.deadline().Add(-l.Attempt.StopProof - l.Attempt.ExporterLifecycle - l.Attempt.Cleanup), cpus: runtime.NumCPU(), watchMem: r.plan.degraded(policy.DimMemory), drained: r.drained, decide: r.journalTerminal}
 	if r.plan.Box.Affinity >= 0 {
 		m.cpus = 1
 	}

@@ -21,13 +21,13 @@ func TestFinishClosesOnlyItsOwn(t *testing.T) {
 	r := newRun(Request{}, Streams{})
 	r.state, r.gathered = s, &gathered{}
 	r.plan = &Plan{Limits: policy.Limits{}}
-	r.plan.Limits.Attempt.Cleanup = time.Second
+	r.plan.Limits.Attempt.Cleanup, r.plan.Limits.Attempt.Deadline = time.Minute, time.Hour
 	r.planDigest = r.plan.Digest
 	r.att, err = s.attempt(id)
 	must(t, err)
 	must(t, r.att.record(journal.Attempt, nil))
 	r.journalTerminal(SetupFailure)
-	r.finish(t.Context(), true)
+	r.finish(true)
 	if err := unix.Fstat(0, &after); err != nil || after.Ino != before.Ino || after.Dev != before.Dev {
 		t.Fatalf("standard input is %v, %v", after.Ino, err)
 	}
