@@ -36,19 +36,36 @@ const (
 	endWithin = 5 * time.Second
 )
 
-// bench is one state directory over which the cells of a matrix run in turn.
+// bench is one state directory of a caller over which the cells of a matrix run
+// in turn.
 type bench struct {
-	t           *testing.T
-	bin, dir    string
-	state, work string
-	cells       int
-	tally       map[string]int
+	t        *testing.T
+	caller   harness.Caller
+	site     *harness.Site
+	bin, dir string
+	state    string
+	cells    int
+	tally    map[string]int
 }
 
+// asEach runs a test as every caller, each with a bench of its own.
+func asEach(t *testing.T, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	for _, c := range harness.Callers(t) {
+		t.Run(c.Name, func(t *testing.T) { test(t, benchOf(t, c)) })
+	}
+}
+
+// newBench is one of whoever runs the tests.
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	dir := t.TempDir()
-	b := &bench{t: t, bin: harness.Binary(t), dir: dir, state: dir + "/state", tally: map[string]int{}}
+	return benchOf(t, harness.Callers(t)[0])
+}
+
+func benchOf(t *testing.T, c harness.Caller) *bench {
+	t.Helper()
+	s := harness.NewSite(t, c)
+	b := &bench{t: t, caller: c, site: s, bin: harness.Binary(t), dir: s.Dir, state: s.State, tally: map[string]int{}}
 	// The first run fills the caches, which are not what is tested.
 	if out, status := b.nsbox(b.exec("", "pass")...); status != 0 {
 		t.Fatalf("a plain run ends with %d:\n%s", status, out)
@@ -72,6 +89,7 @@ func (b *bench) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(b.bin, args...)
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + b.dir}
 	cmd.Dir = b.dir
+	b.caller.Become(cmd)
 	return cmd
 }
 
@@ -107,7 +125,7 @@ func (b *bench) attempts() []launcher.AttemptInfo {
 func (b *bench) record() []point {
 	b.t.Helper()
 	out := filepath.Join(b.dir, "recorded")
-	mkdir(b.t, out)
+	b.mkdir(out)
 	tr, err := trace(b.command(b.exec(out, job)...), func(int, point) verdict { return verdict{} })
 	if err != nil || tr.status.ExitStatus() != 0 {
 		b.t.Fatalf("the recorded run: %v, status %#x", err, tr.status)
@@ -116,6 +134,15 @@ func (b *bench) record() []point {
 		b.t.Fatalf("the recorded run delivered %q, %v", data, err)
 	}
 	return tr.points
+}
+
+// mkdir makes a directory of the caller's, which only it may write to.
+func (b *bench) mkdir(dir string) {
+	b.t.Helper()
+	mkdir(b.t, dir)
+	if err := os.Lchown(dir, b.caller.UID, b.caller.GID); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 func mkdir(t *testing.T, dir string) {
@@ -131,7 +158,7 @@ func (b *bench) cell(what string, decide func(n int, p point) verdict) {
 	b.cells++
 	before := b.attempts()
 	out := filepath.Join(b.dir, fmt.Sprintf("out-%d", b.cells))
-	mkdir(b.t, out)
+	b.mkdir(out)
 	var said bytes.Buffer
 	cmd := b.command(b.exec(out, job)...)
 	cmd.Stderr = &said
@@ -295,67 +322,79 @@ func (b *bench) print(name string, points int) {
 	}
 }
 
+// sampled says whether the default run takes point n of a matrix: one in six for
+// each caller, and another one.
+func (b *bench) sampled(n int) bool {
+	if b.caller.UID != 0 {
+		n += 3
+	}
+	return *long || n%6 == 0
+}
+
 // TestKillMatrix kills the launcher at its points.
 func TestKillMatrix(t *testing.T) {
-	b := newBench(t)
-	points := b.record()
-	journals := 0
-	for n, p := range points {
-		if p.journal() {
-			journals++
+	asEach(t, func(t *testing.T, b *bench) {
+		points := b.record()
+		journals := 0
+		for n, p := range points {
+			if p.journal() {
+				journals++
+			}
+			if *only >= 0 && n != *only || *only < 0 && !b.sampled(n) {
+				continue
+			}
+			b.cell(fmt.Sprintf("killed at %d of %d, before %s", n, len(points), p), func(k int, _ point) verdict { return verdict{kill: k == n} })
 		}
-		if *only >= 0 && n != *only || *only < 0 && !*long && n%4 != 0 {
-			continue
+		if journals < 20 {
+			t.Errorf("only %d points concern the journal: the tracer looks at the wrong thing", journals)
 		}
-		b.cell(fmt.Sprintf("killed at %d of %d, before %s", n, len(points), p), func(k int, _ point) verdict { return verdict{kill: k == n} })
-	}
-	if journals < 20 {
-		t.Errorf("only %d points concern the journal: the tracer looks at the wrong thing", journals)
-	}
-	b.print("kill", len(points))
+		b.print("kill", len(points))
+	})
 }
 
 // TestJournalFails lets the journal fail: once, and from a write on.
 func TestJournalFails(t *testing.T) {
-	b := newBench(t)
-	total := 0
-	for _, p := range b.record() {
-		if p.journal() {
-			total++
-		}
-	}
-	for _, errno := range []unix.Errno{unix.ENOSPC, unix.EIO} {
-		for _, forGood := range []bool{false, true} {
-			for n := range total {
-				if !*long && (n+int(errno))%5 != 0 {
-					continue
-				}
-				seen := -1
-				b.cell(fmt.Sprintf("%v at journal call %d of %d, for good: %v", errno, n, total, forGood), func(_ int, p point) verdict {
-					if !p.journal() {
-						return verdict{}
-					}
-					seen++
-					if seen == n || forGood && seen > n {
-						return verdict{fail: errno}
-					}
-					return verdict{}
-				})
+	asEach(t, func(t *testing.T, b *bench) {
+		total := 0
+		for _, p := range b.record() {
+			if p.journal() {
+				total++
 			}
 		}
-	}
-	b.print("journal failures", total)
+		for _, errno := range []unix.Errno{unix.ENOSPC, unix.EIO} {
+			for _, forGood := range []bool{false, true} {
+				for n := range total {
+					if !b.sampled(n + int(errno)) {
+						continue
+					}
+					seen := -1
+					b.cell(fmt.Sprintf("%v at journal call %d of %d, for good: %v", errno, n, total, forGood), func(_ int, p point) verdict {
+						if !p.journal() {
+							return verdict{}
+						}
+						seen++
+						if seen == n || forGood && seen > n {
+							return verdict{fail: errno}
+						}
+						return verdict{}
+					})
+				}
+			}
+		}
+		b.print("journal failures", total)
+	})
 }
 
 // TestTracerKills is the positive control: a run that is not killed delivers and
 // one that is killed at its first point leaves nothing, ended by the signal.
 func TestTracerKills(t *testing.T) {
-	b := newBench(t)
-	tr, err := trace(b.command(b.exec("", "pass")...), func(n int, _ point) verdict { return verdict{kill: n == 3} })
-	if err != nil || !tr.status.Signaled() || tr.status.Signal() != syscall.SIGKILL {
-		t.Errorf("ended with %#x, %v", tr.status, err)
-	}
-	if len(b.record()) < 60 {
-		t.Error("a run has too few points: the tracer looks at the wrong thing")
-	}
+	asEach(t, func(t *testing.T, b *bench) {
+		tr, err := trace(b.command(b.exec("", "pass")...), func(n int, _ point) verdict { return verdict{kill: n == 3} })
+		if err != nil || !tr.status.Signaled() || tr.status.Signal() != syscall.SIGKILL {
+			t.Errorf("ended with %#x, %v", tr.status, err)
+		}
+		if len(b.record()) < 60 {
+			t.Error("a run has too few points: the tracer looks at the wrong thing")
+		}
+	})
 }

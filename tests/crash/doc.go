@@ -13,6 +13,9 @@
 //   - what was published was published after stop and clean-up were proven, whole;
 //   - reconcile brings everything to closed, with nothing left but the record.
 //
+// Every caller has its own matrix: root, whose boxes have a job cgroup, and the
+// plain user, whose boxes are told by their ids alone.
+//
 // The default run takes a sample of the points that every journal write is part
 // of; -long takes all. The size of the matrix is printed.
 package crash

@@ -45,12 +45,15 @@ func ForEach(t *testing.T, test func(t *testing.T, s *Site)) {
 	}
 }
 
-// become makes cmd run as the caller, without supplementary groups.
-func (c Caller) become(cmd *exec.Cmd) {
+// Become makes cmd run as the caller, without supplementary groups.
+func (c Caller) Become(cmd *exec.Cmd) {
 	if c.UID == os.Geteuid() {
 		return
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(c.UID), Gid: uint32(c.GID)}}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(c.UID), Gid: uint32(c.GID)}
 }
 
 // own gives a path to the caller.

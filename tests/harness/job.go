@@ -168,7 +168,7 @@ func (s *Site) command(j Job, args []string) *Live {
 	cmd.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=" + s.Dir}, j.Env...)
 	l := &Live{Cmd: cmd, site: s, job: j, cancel: cancel, over: ctx, out: &buffer{}, err: &buffer{}}
 	cmd.Stdout, cmd.Stderr = l.out, l.err
-	s.Caller.become(cmd)
+	s.Caller.Become(cmd)
 	return l
 }
 
