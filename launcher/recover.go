@@ -26,6 +26,10 @@ type Leftover struct {
 // launcher that was killed a moment ago goes down by itself within milliseconds.
 const endGrace = 2 * time.Second
 
+// dyingGrace is how long it waits for what was killed already: nothing but the
+// kernel's own work is left of it, and a machine may be busy.
+const dyingGrace = 20 * time.Second
+
 // recoverLeftovers closes what dead launchers left open in this state directory.
 // The caller holds a place (enter). An attempt whose stop is proven is closed as
 // UNKNOWN and quarantined, and is no hindrance; one whose stop is not proven is

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -113,10 +114,31 @@ func (p *prover) groupEmpty(ctx context.Context, r *remains) (string, error) {
 		return "the job cgroup is gone", nil
 	}
 	defer done()
-	if err := g.WaitEmpty(ctx); err != nil {
+	err = g.WaitEmpty(ctx)
+	if kind(err) == cgroupv2.Busy && awaitGone(ctx, dyingGrace, func() ([]holder, error) { return members(g.Path()) }) == nil {
+		short, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		err = g.WaitEmpty(short)
+	}
+	if err != nil {
 		return "", err
 	}
 	return "the job cgroup is empty", nil
+}
+
+// members are the processes in a job cgroup that have not ended.
+func members(group string) ([]holder, error) {
+	var found []holder
+	for _, leaf := range []string{"", "/box", "/work"} {
+		text, err := os.ReadFile(group + leaf + "/cgroup.procs")
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
+			return nil, err
+		}
+		for _, pid := range numbers(strings.Fields(string(text))) {
+			found = append(found, holderAt(int(pid)))
+		}
+	}
+	return found, nil
 }
 
 // group reaches the attempt's job cgroup; nil if it is gone. done closes it.

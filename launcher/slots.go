@@ -211,21 +211,11 @@ func (s *slots) vacant(ctx context.Context, ids probe.Slot, attempt string) erro
 		return nil
 	}
 	since := bootTicks()
-	for wait := firstLook; ; wait = min(2*wait, lastLook) {
-		found, err := holders(idSet(ids), since)
-		if err != nil {
-			return err
-		}
-		if len(found) == 0 {
-			_ = f.Truncate(0)
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("process %d on this host has ids of the attempt", found[0])
-		case <-time.After(wait):
-		}
+	if err := awaitGone(ctx, dyingGrace, func() ([]holder, error) { return holders(idSet(ids), since) }); err != nil {
+		return err
 	}
+	_ = f.Truncate(0)
+	return nil
 }
 
 const (

@@ -2,13 +2,16 @@ package launcher
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +29,15 @@ func idSet(s probe.Slot) hostIDs {
 	return h
 }
 
+// holder is a process that may be part of a box.
+type holder struct {
+	pid   int
+	name  string // as the process chose it
+	dying bool   // killed already; only the kernel's own work is left
+}
+
+func (h holder) String() string { return fmt.Sprintf("process %d (%.15q)", h.pid, h.name) }
+
 // errBlind means that processes may be there which this process cannot see.
 var errBlind = errors.New("/proc does not show every process (hidepid, or a pid namespace of its own)")
 
@@ -37,7 +49,7 @@ var errBlind = errors.New("/proc does not show every process (hidepid, or a pid 
 // 1 of whatever it forks. One that ends meanwhile is none; one that cannot be read
 // is an error. Two looks must agree on "none", since a child may get a number that
 // the first look had passed already.
-func holders(ids hostIDs, since int64) ([]int, error) {
+func holders(ids hostIDs, since int64) ([]holder, error) {
 	for range 2 {
 		found, err := holdersOnce(ids, since)
 		if err != nil || len(found) > 0 {
@@ -47,7 +59,7 @@ func holders(ids hostIDs, since int64) ([]int, error) {
 	return nil, nil
 }
 
-func holdersOnce(ids hostIDs, since int64) ([]int, error) {
+func holdersOnce(ids hostIDs, since int64) ([]holder, error) {
 	if _, err := os.ReadFile("/proc/1/status"); err != nil {
 		return nil, errBlind
 	}
@@ -55,7 +67,7 @@ func holdersOnce(ids hostIDs, since int64) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []int
+	var found []holder
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil || pid == os.Getpid() {
@@ -69,10 +81,44 @@ func holdersOnce(ids hostIDs, since int64) ([]int, error) {
 			return nil, err
 		}
 		if has {
-			found = append(found, pid)
+			found = append(found, holderAt(pid))
 		}
 	}
 	return found, nil
+}
+
+// holderAt tells more of a process that was found; what ends meanwhile is dying.
+func holderAt(pid int) holder {
+	dir := "/proc/" + strconv.Itoa(pid)
+	status, err := os.ReadFile(dir + "/status")
+	stat, err2 := os.ReadFile(dir + "/stat")
+	p := parseOwner(status)
+	return holder{pid, p.name, err != nil || err2 != nil || p.killed || exiting(stat)}
+}
+
+// awaitGone waits until look finds nobody. It waits until the end of ctx for what may
+// be just ending, and then no longer than dying for what was killed already: on a
+// busy machine the kernel takes its time to take a process apart.
+func awaitGone(ctx context.Context, dying time.Duration, look func() ([]holder, error)) error {
+	began := time.Now()
+	for wait := firstLook; ; wait = min(2*wait, lastLook) {
+		found, err := look()
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		if ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(wait):
+			}
+			continue
+		}
+		alive := slices.IndexFunc(found, func(h holder) bool { return !h.dying })
+		if alive >= 0 || errors.Is(ctx.Err(), context.Canceled) || time.Since(began) > dying {
+			return fmt.Errorf("%s on this host has ids of the attempt", found[max(alive, 0)])
+		}
+		time.Sleep(wait)
+	}
 }
 
 func holds(dir string, ids hostIDs, since int64) (bool, error) {
@@ -114,11 +160,24 @@ func bootTicks() int64 {
 	return ts.Nano() / (1e9 / clockTick)
 }
 
-// startTick is the 22nd field of /proc/PID/stat, or 0. The second may hold spaces.
+// startTick is when the process began, on the clock of bootTicks.
 func startTick(stat []byte) int64 {
+	return statField(stat, 22)
+}
+
+// exiting: the process is past the point at which it could still run its program
+// (PF_EXITING in the 9th field).
+func exiting(stat []byte) bool {
+	const pfExiting = 0x4
+	return statField(stat, 9)&pfExiting != 0
+}
+
+// statField is a field of /proc/PID/stat by its number in proc_pid_stat(5), from 3
+// on, or 0. The second may hold spaces and brackets.
+func statField(stat []byte, number int) int64 {
 	_, rest, _ := strings.Cut(string(stat[max(0, bytes.LastIndexByte(stat, ')')):]), ") ")
-	if f := strings.Fields(rest); len(f) > 19 {
-		n, _ := strconv.ParseInt(f[19], 10, 64)
+	if f := strings.Fields(rest); len(f) > number-3 {
+		n, _ := strconv.ParseInt(f[number-3], 10, 64)
 		return n
 	}
 	return 0
@@ -137,8 +196,10 @@ func mapsOne(uidMap []byte, uids map[int64]bool) bool {
 
 // owner is the part of /proc/PID/status that says who a process is.
 type owner struct {
+	name       string
 	state      byte
 	threads    int
+	killed     bool    // a SIGKILL is pending
 	uids, gids []int64 // real, effective, saved, file system
 }
 
@@ -148,6 +209,11 @@ func parseOwner(status []byte) owner {
 		key, value, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), ":")
 		f := strings.Fields(value)
 		switch {
+		case key == "Name":
+			o.name = strings.TrimSpace(value)
+		case (key == "SigPnd" || key == "ShdPnd") && len(f) > 0:
+			bits, _ := strconv.ParseUint(f[0], 16, 64)
+			o.killed = o.killed || bits&(1<<(unix.SIGKILL-1)) != 0
 		case key == "State" && len(f) > 0:
 			o.state = f[0][0]
 		case key == "Threads" && len(f) > 0:

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -242,5 +243,60 @@ func TestUnmappedSetUpCounts(t *testing.T) {
 	}
 	if n := startTick([]byte("1 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20")); n != 4711 {
 		t.Errorf("start tick %d", n)
+	}
+}
+
+// TestWhatIsDyingIsWaitedFor: a process that was killed already is waited for
+// past the end of the context, one that lives is not, and neither for ever.
+func TestWhatIsDyingIsWaitedFor(t *testing.T) {
+	over, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
+	defer cancel()
+	<-over.Done()
+	cancelled, stop := context.WithCancel(context.Background())
+	stop()
+	dying, alive := holder{7, "x", true}, holder{8, "py\x1bthon", false}
+	for name, c := range map[string]struct {
+		ctx   context.Context
+		grace time.Duration
+		left  []holder
+		looks int // before nobody is found
+		why   string
+	}{
+		"nobody":                 {over, time.Minute, nil, 0, ""},
+		"dying, then gone":       {over, time.Minute, []holder{dying}, 3, ""},
+		"dying for ever":         {over, 10 * time.Millisecond, []holder{dying}, 1 << 20, "process 7"},
+		"alive":                  {over, time.Minute, []holder{dying, alive}, 1 << 20, `process 8 ("py\x1bthon")`},
+		"alive, gone in time":    {context.Background(), 0, []holder{alive}, 3, ""},
+		"dying, but nobody asks": {cancelled, time.Minute, []holder{dying}, 1 << 20, "process 7"},
+	} {
+		looks := 0
+		err := awaitGone(c.ctx, c.grace, func() ([]holder, error) {
+			if looks++; looks > c.looks {
+				return nil, nil
+			}
+			return c.left, nil
+		})
+		if (err == nil) != (c.why == "") || err != nil && !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%s: %v after %d looks", name, err, looks)
+		}
+	}
+	const status = "Name:\tx\nState:\tS (x)\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nThreads:\t1\nSigPnd:\t%s\nShdPnd:\t%s\n"
+	for _, c := range []struct {
+		thread, shared string
+		want           bool
+	}{{"0000000000000000", "0000000000000000", false}, {"0000000000000100", "0000000000000000", true}, {"0000000000000000", "0000000000004100", true}, {"0000000000000080", "0000000000000200", false}} {
+		if o := parseOwner(fmt.Appendf(nil, status, c.thread, c.shared)); o.killed != c.want {
+			t.Errorf("pending %s and %s: %+v", c.thread, c.shared, o)
+		}
+	}
+	stat := func(flags string) []byte { return []byte("1 (a) b) S 1 2 3 4 5 " + flags + " 7 8 9") }
+	if exiting(stat("4194560")) || !exiting(stat("4194572")) {
+		t.Error("PF_EXITING is not told from the flags")
+	}
+	if h := holderAt(os.Getpid()); h.dying || h.name == "" {
+		t.Errorf("the test itself: %+v", h)
+	}
+	if h := holderAt(1 << 23); !h.dying {
+		t.Errorf("nobody: %+v", h)
 	}
 }
