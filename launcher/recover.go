@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -250,6 +251,11 @@ func hasDigest(path, want string) bool {
 // get to it. The journal says the same, so a full disk loses nothing.
 func (s *state) keepUnknown(id string) {
 	path := s.path(id) + "/result.json"
+	if halves, err := filepath.Glob(s.path(id) + "/.result.json*"); err == nil {
+		for _, h := range halves { // of a launcher that died while writing
+			_ = os.Remove(h)
+		}
+	}
 	if !missing(path) {
 		return
 	}

@@ -194,21 +194,32 @@ func (sl *slot) release(clean bool) {
 	sl.file.Close()
 }
 
-// vacant waits until no process of the attempt has one of its ids. A slot that a
-// live launcher holds was found empty when that launcher took it, and so was one
-// that names another attempt; one that names none was given back after a proof.
+// vacant waits until no process of the attempt has one of its ids. A slot that
+// names another attempt was found empty when that one took it, and one that names
+// none was given back after a proof. That somebody holds the lock proves nothing:
+// a start that only looks whether the slot is empty holds it too.
 func (s *slots) vacant(ctx context.Context, ids probe.Slot, attempt string) error {
 	f, err := os.OpenFile(s.path(ids), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return slotPlace(s.path(ids), err)
 	}
 	defer f.Close()
-	locked, err := tryLock(f)
-	if err != nil {
-		return slotPlace(s.path(ids), err)
-	}
-	if !locked || !s.names(f, attempt) {
-		return nil
+	for wait := firstLook; ; wait = min(2*wait, lastLook) {
+		locked, err := tryLock(f)
+		if err != nil {
+			return slotPlace(s.path(ids), err)
+		}
+		if !s.names(f, attempt) {
+			return nil
+		}
+		if locked {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s is locked by somebody who looks at it", s.path(ids))
+		case <-time.After(wait):
+		}
 	}
 	since := bootTicks()
 	if err := awaitGone(ctx, dyingGrace, func() ([]holder, error) { return holders(idSet(ids), since) }); err != nil {

@@ -300,3 +300,35 @@ func TestWhatIsDyingIsWaitedFor(t *testing.T) {
 		t.Errorf("nobody: %+v", h)
 	}
 }
+
+// TestALookIsNoProof: a start that looks whether a dirty slot is empty holds its
+// lock for that long. Who asks for a proof meanwhile must not take it for an owner.
+func TestALookIsNoProof(t *testing.T) {
+	s, err := slotsIn(t.TempDir()+"/h", thisBoot)
+	must(t, err)
+	ids, err := someIdentity(1).Map(0)
+	must(t, err)
+	look, err := os.OpenFile(s.path(ids), os.O_RDWR|os.O_CREATE, 0o600)
+	must(t, err)
+	defer look.Close()
+	text := func(line string) { must(t, (&slot{0, look}).write(line)) }
+	if locked, err := tryLock(look); !locked || err != nil {
+		t.Fatal(err)
+	}
+	ask := func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		return s.vacant(ctx, ids, "DEAD")
+	}
+	for line, proven := range map[string]bool{"DEAD " + thisBoot + "\n": false, "words that nobody wrote": false, "OTHER " + thisBoot + "\n": true, "": true} {
+		text(line)
+		if err := ask(); (err == nil) != proven {
+			t.Errorf("locked, and the file says %q: %v", line, err)
+		}
+	}
+	text("DEAD " + thisBoot + "\n")
+	time.AfterFunc(30*time.Millisecond, func() { look.Close() })
+	if err := s.vacant(context.Background(), ids, "DEAD"); err != nil {
+		t.Errorf("after the look: %v", err)
+	}
+}

@@ -44,6 +44,7 @@ type bench struct {
 	site     *harness.Site
 	bin, dir string
 	state    string
+	launcher *exec.Cmd // of the run that is traced
 	cells    int
 	tally    map[string]int
 }
