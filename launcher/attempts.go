@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nsbox/launcher/journal"
+	"nsbox/launcher/policy"
 	"nsbox/launcher/reason"
 )
 
@@ -41,10 +42,13 @@ type AttemptInfo struct {
 	Path       string    `json:"path,omitempty"` // of the delivered artifact
 	SHA256     string    `json:"sha256,omitempty"`
 	Reconciled bool      `json:"reconciled"`
-	Policy     string    `json:"policy"` // digest
+	Policy     string    `json:"policy"`    // digest
+	KeepDays   int       `json:"keep_days"` // after its end, until gc may remove the record
 	Dir        string    `json:"dir"`
 	Open       []string  `json:"open"`           // intents without completion
 	Note       string    `json:"note,omitempty"` // what is wrong with the record
+
+	keepAudit int // days
 }
 
 // existingState opens a state directory without making one; nil if there is none.
@@ -267,6 +271,7 @@ func describe(r *remains, note string) AttemptInfo {
 	if i.Artifact == "" {
 		i.Artifact = r.data(journal.CopyVerified, "artifact")
 	}
+	i.KeepDays, i.keepAudit = daysOf(r, keepResults, policy.DefaultRetention.ResultsDays), daysOf(r, keepAudit, policy.DefaultRetention.AuditDays)
 	if i.Artifact == ArtifactAccepted {
 		i.SHA256 = r.data(journal.CopyVerified, "sha256")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nsbox/launcher/policy"
 	"nsbox/launcher/reason"
 )
 
@@ -29,6 +30,15 @@ type auditLine struct {
 	Was      string    `json:"was,omitempty"` // the policy before
 	Reason   reason.ID `json:"reason,omitempty"`
 	Note     string    `json:"note,omitempty"`
+	KeepDays int       `json:"keep_days,omitempty"` // until gc may drop the line; 0: the default
+}
+
+// keep is how long the line stays.
+func (l auditLine) keep() time.Duration {
+	if l.KeepDays > 0 {
+		return time.Duration(l.KeepDays) * day
+	}
+	return time.Duration(policy.DefaultRetention.AuditDays) * day
 }
 
 const (
@@ -41,12 +51,17 @@ const (
 func (s *state) auditPath() string { return s.dir + "/audit.log" }
 
 // auditResult writes the line of an attempt that its own launcher ended, and the
-// one before it if the policy is another than last time. runtime_log_bytes bounds
-// what one attempt may add (limit).
-func (s *state) auditResult(res Result, limit int64) error {
+// one before it if the policy is another than last time.
+//
+// runtime_log_bytes bounds all that nsbox itself logs of one attempt: these lines
+// (limit) and what its exporter said, which is cut to what is left beside a longest
+// line. Journal and result are no logs but the record itself: the journal holds a
+// fixed set of events and nothing that a program chose, recovery rests on it, and a
+// record cut short would be a lie.
+func (s *state) auditResult(res Result, limit int64, keepDays int) error {
 	l := auditLine{
 		Event: "attempt", Attempt: res.Attempt, Workload: res.Workload.Outcome, Artifact: res.Artifact.Outcome,
-		Cleanup: res.Cleanup.Outcome, Delivery: res.Delivery.Outcome, Path: res.Delivery.Path, Policy: res.Digests.Policy,
+		Cleanup: res.Cleanup.Outcome, Delivery: res.Delivery.Outcome, Path: res.Delivery.Path, Policy: res.Digests.Policy, KeepDays: keepDays,
 	}
 	if res.Reason != nil {
 		l.Reason = res.Reason.ID
@@ -59,7 +74,7 @@ func (s *state) auditResult(res Result, limit int64) error {
 func (s *state) auditAttempt(event string, i AttemptInfo, note string) {
 	_ = s.audit(maxAuditLine, auditLine{
 		Event: event, Attempt: i.ID, Workload: i.Workload, Artifact: i.Artifact, Cleanup: i.Cleanup,
-		Delivery: i.Delivery, Path: i.Path, Policy: i.Policy, Note: logLine(note),
+		Delivery: i.Delivery, Path: i.Path, Policy: i.Policy, Note: logLine(note), KeepDays: i.keepAudit,
 	})
 }
 
@@ -88,7 +103,7 @@ func (s *state) audit(limit int64, l auditLine) error {
 	}
 	l.Time = time.Now().UTC().Round(0)
 	if was := lastPolicy(tail); l.ran() && was != l.Policy {
-		change := auditLine{Time: l.Time, Event: "policy", Attempt: l.Attempt, Policy: l.Policy, Was: was}
+		change := auditLine{Time: l.Time, Event: "policy", Attempt: l.Attempt, Policy: l.Policy, Was: was, KeepDays: l.KeepDays}
 		if err := encodeLine(&out, change); err != nil {
 			return fail(err)
 		}

@@ -143,7 +143,8 @@ func (x *export) run(ctx context.Context, deadline time.Time) exported {
 	<-report.readDone
 	<-log.readDone
 	phase("run")
-	if text := log.bytes(); len(text) > 0 {
+	text := log.bytes()
+	if text = text[:min(int64(len(text)), max(0, x.plan.Limits.Log.Runtime-maxAuditLine))]; len(text) > 0 {
 		os.WriteFile(x.att.dir+"/exporter.log", text, 0o600)
 	}
 	if why != nil {

@@ -7,24 +7,31 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/renameio/v2"
 
+	"nsbox/launcher/journal"
 	"nsbox/launcher/reason"
 )
 
-// Retention says how long records are kept after an attempt has ended.
-type Retention struct {
-	Results time.Duration // attempts' directories
-	Audit   time.Duration // lines of the audit log
-}
+// Keys of the attempt's first record: for how many days its policy keeps what is
+// recorded of it. They go with the attempt, since gc has no policy.
+const (
+	keepResults = "keep_results_days"
+	keepAudit   = "keep_audit_days"
+)
 
-// DefaultRetention is 14 days for results and 90 for the audit log.
-func DefaultRetention() Retention {
-	const day = 24 * time.Hour
-	return Retention{Results: 14 * day, Audit: 90 * day}
+const day = 24 * time.Hour
+
+// daysOf is a number of days of the first record, or what holds without one.
+func daysOf(r *remains, key string, otherwise int) int {
+	if n, err := strconv.Atoi(r.data(journal.Attempt, key)); err == nil && n > 0 {
+		return n
+	}
+	return otherwise
 }
 
 // Collected is what gc removed, or would remove.
@@ -37,10 +44,10 @@ type Collected struct {
 // tempAge is far above the time any file of nsbox's takes to be written.
 const tempAge = time.Hour
 
-// Collect removes the records of closed attempts that are past their time.
-// Attempts that run, are left over or quarantined are never touched. The error
+// Collect removes the records of closed attempts that are past the time which
+// the policy they ran under gives them. Attempts that run, are left over or quarantined are never touched. The error
 // is a *reason.Error; what was collected is valid beside it.
-func Collect(stateDir string, keep Retention, now time.Time, dry bool) (Collected, error) {
+func Collect(stateDir string, now time.Time, dry bool) (Collected, error) {
 	c := Collected{Attempts: []string{}, Temporary: []string{}}
 	s, err := existingState(stateDir)
 	if s == nil {
@@ -53,7 +60,7 @@ func Collect(stateDir string, keep Retention, now time.Time, dry bool) (Collecte
 	errs := []error{s.emptyTrash(dry)}
 	for _, id := range ids {
 		i := s.info(id)
-		if i.State != AttemptClosed || !endOf(i).Before(now.Add(-keep.Results)) {
+		if i.State != AttemptClosed || !endOf(i).Before(now.Add(-time.Duration(i.KeepDays)*day)) {
 			continue
 		}
 		if !dry {
@@ -65,7 +72,7 @@ func Collect(stateDir string, keep Retention, now time.Time, dry bool) (Collecte
 		c.Attempts = append(c.Attempts, id)
 	}
 	var auditErr error
-	c.AuditLines, auditErr = s.trimAudit(now.Add(-keep.Audit), dry)
+	c.AuditLines, auditErr = s.trimAudit(now, dry)
 	c.Temporary = s.sweepTemporary(now.Add(-tempAge), dry)
 	if len(c.Attempts)+c.AuditLines > 0 && !dry {
 		errs = append(errs, s.audit(maxAuditLine, auditLine{Event: "gc", Note: collectedNote(c)}))
@@ -114,9 +121,9 @@ func (s *state) emptyTrash(dry bool) error {
 	return errors.Join(errs...)
 }
 
-// trimAudit drops lines older than the given time; a line without a readable
+// trimAudit drops lines that are past their time now; a line without a readable
 // time is kept.
-func (s *state) trimAudit(before time.Time, dry bool) (int, error) {
+func (s *state) trimAudit(now time.Time, dry bool) (int, error) {
 	if missing(s.auditPath()) {
 		return 0, nil
 	}
@@ -130,7 +137,7 @@ func (s *state) trimAudit(before time.Time, dry bool) (int, error) {
 	for r := bufio.NewReader(f); ; {
 		line, err := r.ReadBytes('\n')
 		var l auditLine
-		if json.Unmarshal(line, &l) == nil && !l.Time.IsZero() && l.Time.Before(before) {
+		if json.Unmarshal(line, &l) == nil && !l.Time.IsZero() && l.Time.Before(now.Add(-l.keep())) {
 			dropped++
 		} else {
 			kept.Write(line)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,12 +43,9 @@ func TestCollect(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	keep, soon, late := DefaultRetention(), time.Now().Add(13*24*time.Hour), time.Now().Add(15*24*time.Hour)
-	if keep.Results != 14*24*time.Hour || keep.Audit != 90*24*time.Hour {
-		t.Errorf("%+v", keep)
-	}
+	soon, late := time.Now().Add(13*day), time.Now().Add(15*day)
 	collected := func(now time.Time, dry bool) Collected {
-		c, err := Collect(s.dir, keep, now, dry)
+		c, err := Collect(s.dir, now, dry)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +80,7 @@ func TestCollectFinishesWhatWasCutOff(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(s.trash()+"/X/in", 0o700), os.Chmod(s.trash(), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Collect(s.dir, DefaultRetention(), time.Now(), false); err != nil || !missing(s.trash()+"/X") {
+	if _, err := Collect(s.dir, time.Now(), false); err != nil || !missing(s.trash()+"/X") {
 		t.Error(err)
 	}
 }
@@ -96,7 +94,7 @@ func TestCollectStopsAtForeignOwners(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(s.path(id)+"/sub/d", 0o755), os.WriteFile(s.path(id)+"/sub/d/f", nil, 0o600), os.Chown(s.path(id)+"/sub/d", 12345, 12345)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Collect(s.dir, DefaultRetention(), time.Now().Add(400*24*time.Hour), false)
+	_, err := Collect(s.dir, time.Now().Add(400*24*time.Hour), false)
 	if e := reason.Of(err); e == nil || e.ID != reason.CollectFailed || !strings.Contains(err.Error(), "12345") {
 		t.Errorf("%v", err)
 	}
@@ -127,7 +125,7 @@ func TestAuditNamesPolicyChanges(t *testing.T) {
 	for _, p := range []string{"a", "a", "b", "a"} {
 		res := newResult()
 		res.Attempt, res.Digests.Policy = "ID", p
-		if err := s.auditResult(res, 1<<20); err != nil {
+		if err := s.auditResult(res, 1<<20, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -175,13 +173,13 @@ func TestAuditIsCapped(t *testing.T) {
 	s := newState(t)
 	res := newResult()
 	res.Attempt, res.Digests.Policy = "ID", "p"
-	if err := s.auditResult(res, 10); reason.Of(err) == nil || reason.Of(err).ID != reason.AuditWrite {
+	if err := s.auditResult(res, 10, 0); reason.Of(err) == nil || reason.Of(err).ID != reason.AuditWrite {
 		t.Errorf("past runtime_log_bytes: %v", err)
 	}
 	if data, _ := os.ReadFile(s.auditPath()); len(data) > 0 {
 		t.Errorf("something was written: %s", data)
 	}
-	if err := s.auditResult(res, 4096); err != nil {
+	if err := s.auditResult(res, 4096, 0); err != nil {
 		t.Errorf("the control: %v", err)
 	}
 }
@@ -223,5 +221,56 @@ func TestListAndLogs(t *testing.T) {
 	}
 	if _, err := Reconcile(context.Background(), ReconcileRequest{StateDir: s.dir, ID: "X"}); reason.Of(err) == nil || reason.Of(err).ID != reason.AttemptUnknown {
 		t.Errorf("reconcile X: %v", err)
+	}
+}
+
+// TestRetentionIsThePolicys: an attempt and its audit lines go when the policy
+// that it ran under says so, and a quarantined attempt never.
+func TestRetentionIsThePolicys(t *testing.T) {
+	s := newState(t)
+	with := func(results, audit string) []journal.Record {
+		story := append([]journal.Record{}, fullStory("/nowhere")...)
+		story[0].Data = map[string]string{keepResults: results, keepAudit: audit}
+		return story
+	}
+	short, usual, long := closed(t, s, with("2", "3")), closed(t, s, with("", "")), closed(t, s, with("100", "200"))
+	quarantined := closed(t, s, with("1", "4"))
+	s.quarantineFile(quarantined, "a test")
+	for _, id := range []string{short, usual, long, quarantined} {
+		s.auditAttempt("attempt", s.told(id), "")
+	}
+	left := func(days int) (attempts, lines []string) {
+		if _, err := Collect(s.dir, time.Now().Add(time.Duration(days)*day), false); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{short, usual, long, quarantined} {
+			if !missing(s.path(id)) {
+				attempts = append(attempts, id)
+			}
+		}
+		all, _ := auditLines(t, s)
+		for _, l := range all {
+			if l.Event == "attempt" {
+				lines = append(lines, l.Attempt)
+			}
+		}
+		return attempts, lines
+	}
+	for _, c := range []struct {
+		after           int
+		attempts, lines []string
+	}{
+		{1, []string{short, usual, long, quarantined}, []string{short, usual, long, quarantined}},
+		{2, []string{usual, long, quarantined}, []string{short, usual, long, quarantined}},
+		{13, []string{usual, long, quarantined}, []string{usual, long}},
+		{14, []string{long, quarantined}, []string{usual, long}},
+		{90, []string{long, quarantined}, []string{long}},
+		{101, []string{quarantined}, []string{long}},
+		{201, []string{quarantined}, nil},
+	} {
+		attempts, lines := left(c.after)
+		if !slices.Equal(attempts, c.attempts) || !slices.Equal(lines, c.lines) {
+			t.Errorf("after %d days: attempts %v, want %v; lines %v, want %v", c.after, attempts, c.attempts, lines, c.lines)
+		}
 	}
 }

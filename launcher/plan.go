@@ -83,6 +83,8 @@ type LifecyclePlan struct {
 	Events         []string `json:"events"`
 	Concurrency    int      `json:"concurrency"`
 	CleanupRetries int      `json:"cleanup_retries"`
+
+	Retention policy.Retention `json:"retention"` // obeyed by gc
 }
 
 // maskedProc is covered in the box's /proc: keys of the caller, addresses and
@@ -126,7 +128,7 @@ func MakePlan(req Request, p *policy.Policy, src policy.Source, f Facts) (*Plan,
 		DeniedPaths:  p.Filesystem.DeniedMounts,
 		UseCgroup:    f.Cgroup,
 		ClosureHash:  f.Closure.Digest,
-		Lifecycle:    LifecyclePlan{Events: p.Lifecycle.Events, Concurrency: p.Lifecycle.Concurrency, CleanupRetries: p.Lifecycle.CleanupRetries},
+		Lifecycle:    LifecyclePlan{Events: p.Lifecycle.Events, Concurrency: p.Lifecycle.Concurrency, CleanupRetries: p.Lifecycle.CleanupRetries, Retention: p.Retention()},
 	}
 	if stands := probe.Check(f.Host); len(stands) > 0 {
 		return nil, stands[0]

@@ -14,7 +14,7 @@ func (r *run) auditEnd() {
 	if r.att == nil {
 		return
 	}
-	if err := r.state.auditResult(r.res, r.plan.Limits.Log.Runtime); err != nil && r.res.Reason == nil {
+	if err := r.state.auditResult(r.res, r.plan.Limits.Log.Runtime, r.plan.Lifecycle.Retention.AuditDays); err != nil && r.res.Reason == nil {
 		r.res.Reason = asReason(reason.Of(err))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -81,7 +82,8 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	defer cancel()
 	a := r.att
 	if err := a.record(journal.Attempt, map[string]string{"attempt": a.id, "policy": r.res.Digests.Policy, "boot": r.gathered.facts.Host.BootID,
-		"nonce": r.mark.Nonce, "dir": r.mark.Dir.String(), "ids": slotText(*r.mark.IDs), "deliver": r.req.Deliver}); err != nil {
+		"nonce": r.mark.Nonce, "dir": r.mark.Dir.String(), "ids": slotText(*r.mark.IDs), "deliver": r.req.Deliver,
+		keepResults: strconv.Itoa(r.plan.Lifecycle.Retention.ResultsDays), keepAudit: strconv.Itoa(r.plan.Lifecycle.Retention.AuditDays)}); err != nil {
 		return nil, err
 	}
 	if err := r.canSample(); err != nil {

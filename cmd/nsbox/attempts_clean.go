@@ -34,7 +34,7 @@ func cleanWording(texts map[string]words) {
 		"reconcile --dry-run":   {"", "", "Say what would be done, and do nothing."},
 		"reconcile --json":      {"", "", "Print one JSON document."},
 		"reconcile --state-dir": {"", "DIR", stateDir},
-		"gc":                    {"", "", "Remove records past their time: results after 14 days, audit lines after 90."},
+		"gc":                    {"", "", "Remove records past their time: results after 14 days, audit lines after 90, or as lifecycle.retention of their policy says."},
 		"gc --dry-run":          {"", "", "Say what would be removed, and remove nothing."},
 		"gc --json":             {"", "", "Print one JSON document."},
 		"gc --state-dir":        {"", "DIR", stateDir},
@@ -104,7 +104,7 @@ type gcDocument struct {
 }
 
 func collect(c *console, f gcFlags) error {
-	got, err := launcher.Collect(f.StateDir, launcher.DefaultRetention(), time.Now(), f.DryRun)
+	got, err := launcher.Collect(f.StateDir, time.Now(), f.DryRun)
 	if f.JSON {
 		if printed := c.document(gcDocument{"nsbox.gc/1", f.DryRun, got}); printed != nil {
 			return printed

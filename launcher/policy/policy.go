@@ -116,6 +116,8 @@ type Policy struct {
 		UnknownState            Word     `json:"unknown_state"`
 		PolicyUpdateAuthority   Word     `json:"policy_update_authority"`
 		ResultAuthority         Word     `json:"result_authority"`
+
+		Retention *Retention `json:"retention,omitempty"`
 	} `json:"lifecycle"`
 
 	EnforcementPoints []enforcementPoint `json:"enforcement_points"`

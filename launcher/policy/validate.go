@@ -295,6 +295,7 @@ const maxRetries = 10
 const maxConcurrency = 64
 
 func (d *decoder) lifecycle(p *Policy) {
+	d.retention(p)
 	l := &p.Lifecycle
 	events := []string{"STOP_EXECUTION_PROVED", "SEAL_SOURCE_WITH_STORAGE_RETAINED", "VALIDATE_AND_EXPORT_INDEPENDENT_BYTES", "DESTROY_RUNTIME_AND_SOURCE", "VERIFY_CLEANUP", "DELIVER"}
 	d.exactly("lifecycle.events", l.Events, events, "the end of an attempt has these six steps")
