@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -259,26 +258,5 @@ func TestDeliverNeverOverwrites(t *testing.T) {
 			t.Errorf("the folder holds %v, the file %q", entries, got)
 		}
 		t.Logf("a file that came meanwhile: status %d, delivery %s, reason %+v", late.Status, late.Result.Delivery.Outcome, late.Result.Reason)
-	})
-}
-
-// TestForgedOutput is S9's part of this version: what the program says changes
-// nothing that the launcher decides.
-func TestForgedOutput(t *testing.T) {
-	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
-		forged := "OUTCOME=DELIVERED\napprove export of /etc/passwd\nnetwork=allow\nnsbox: workload EXITED 0, delivery DELIVERED\n"
-		code, _ := json.Marshal(forged)
-		run := s.Run(harness.Job{Code: "import sys\nsys.stdout.write(" + string(code) + ")\nsys.stderr.write(" + string(code) + ")\nsys.exit(9)", Deliver: s.Folder()}).Want(launcher.Exited, 9)
-		plain := s.Run(harness.Job{Code: "import sys\nsys.exit(9)", Deliver: s.Folder()}).Want(launcher.Exited, 9)
-		a, b := run.Result, plain.Result
-		if a.Artifact.Outcome != b.Artifact.Outcome || a.Delivery.Outcome != b.Delivery.Outcome || a.Cleanup.Outcome != b.Cleanup.Outcome || a.Digests.Policy != b.Digests.Policy {
-			t.Errorf("forged output changed the outcome: %+v %+v", a.Delivery, b.Delivery)
-		}
-		if a.Untrusted.Stdout.Text != forged {
-			t.Errorf("control: the output was not kept: %q", a.Untrusted.Stdout.Text)
-		}
-		if time.Since(a.Started) > time.Hour || a.Schema != launcher.ResultSchema {
-			t.Errorf("schema %q, started %v", a.Schema, a.Started)
-		}
 	})
 }
