@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"nsbox/launcher"
 	"nsbox/launcher/reason"
