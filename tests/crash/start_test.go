@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,6 +47,13 @@ func TestManyOldAttemptsDoNotSlowAStart(t *testing.T) {
 	}
 	if got := len(crowded.attempts()); got < many {
 		t.Fatalf("only %d attempts are listed", got)
+	}
+	list := few.command("attempts", "--state-dir", crowded.state)
+	out, err := list.Output()
+	if took := list.ProcessState.UserTime() + list.ProcessState.SystemTime(); err != nil || bytes.Count(out, []byte("\n")) < many || took > many*time.Millisecond {
+		t.Errorf("a list of %d lines takes %s of processor time, %v", bytes.Count(out, []byte("\n")), took, err)
+	} else {
+		t.Logf("the list of %d attempts takes %s of processor time", many, took)
 	}
 	without, with := time.Hour, time.Hour
 	for range 12 {
@@ -142,45 +150,23 @@ func TestStateDirectoriesShareNoIDs(t *testing.T) {
 
 // TestReconcileOnAFullDisk fills the state directory's file system after a kill.
 func TestReconcileOnAFullDisk(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can mount a small file system to fill")
-	}
-	b := newBench(t)
-	small := b.dir + "/small"
-	mkdir(t, small)
-	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=16m,mode=0700"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(small, 0); err != nil {
-			t.Error(err)
+	asEach(t, func(t *testing.T, b *bench) {
+		small := b.small()
+		b.state = small + "/state"
+		kill, id := b.sleeper(b.state)
+		kill(syscall.SIGKILL)
+		b.site.WantGone(t, endWithin)
+		b.fill(small)
+		if said, status := b.nsbox("reconcile", "--all", "--state-dir", b.state); status != 0 {
+			t.Errorf("reconcile ends with %d: %s", status, said)
+		}
+		for _, a := range b.attempts() {
+			if a.State != launcher.AttemptClosed {
+				t.Errorf("%+v", a)
+			}
+		}
+		if _, err := os.Stat(b.state + "/attempts/" + id + "/in"); err == nil {
+			t.Error("the staged inputs are there")
 		}
 	})
-	b.state = small + "/state"
-	kill, id := b.sleeper(b.state)
-	kill(syscall.SIGKILL)
-	b.noSurvivor(t.Errorf)
-	f, err := os.Create(small + "/filler")
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := make([]byte, 4096)
-	for err == nil {
-		_, err = f.Write(block)
-	}
-	f.Close()
-	if err := os.WriteFile(small+"/more", []byte("x"), 0o600); err == nil {
-		t.Fatal("the file system is not full")
-	}
-	if said, status := b.nsbox("reconcile", "--all", "--state-dir", b.state); status != 0 {
-		t.Errorf("reconcile ends with %d: %s", status, said)
-	}
-	for _, a := range b.attempts() {
-		if a.State != launcher.AttemptClosed {
-			t.Errorf("%+v", a)
-		}
-	}
-	if _, err := os.Stat(b.state + "/attempts/" + id + "/in"); err == nil {
-		t.Error("the staged inputs are there")
-	}
 }
