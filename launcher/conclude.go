@@ -189,7 +189,7 @@ func (r *run) keepResult() {
 	}
 	data, err := json.Marshal(r.res)
 	if err == nil {
-		err = renameio.WriteFile(r.att.dir+"/result.json", data, 0o600, renameio.WithTempDir(r.att.dir))
+		err = renameio.WriteFile(r.att.dir+"/result.json", SafeJSON(data), 0o600, renameio.WithTempDir(r.att.dir))
 	}
 	if err != nil && r.res.Reason == nil {
 		r.res.Reason = asReason(reason.Wrap(reason.StateDir, r.att.dir+"/result.json", "could not be written", "free space in the state directory", err))

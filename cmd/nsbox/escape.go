@@ -3,8 +3,9 @@ package main
 import (
 	"io"
 	"sync"
-	"unicode"
 	"unicode/utf8"
+
+	"nsbox/launcher"
 )
 
 // escaper makes bytes safe for a terminal: control characters other than
@@ -84,7 +85,7 @@ func appendEscaped(out, data []byte, final bool) (safe, rest []byte) {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			out = appendHex(out, 'x', uint32(data[0]), 2)
-		case unsafeRune(r):
+		case launcher.Steers(r):
 			out = appendHex(out, 'u', uint32(r), 4)
 		default:
 			out = append(out, data[:size]...)
@@ -94,33 +95,11 @@ func appendEscaped(out, data []byte, final bool) (safe, rest []byte) {
 	return out, nil
 }
 
-// unsafeRune tells the characters above ASCII that steer a terminal (C1), reorder
-// what a person reads (Unicode's Bidi_Control) or end a line (U+2028, U+2029).
-func unsafeRune(r rune) bool {
-	return (r >= 0x80 && r <= 0x9f) || r == 0x2028 || r == 0x2029 || unicode.Is(unicode.Bidi_Control, r)
-}
-
 func appendHex(out []byte, kind byte, v uint32, digits int) []byte {
 	const hex = "0123456789abcdef"
 	out = append(out, '\\', kind)
 	for i := digits - 1; i >= 0; i-- {
 		out = append(out, hex[v>>(4*i)&0xf])
-	}
-	return out
-}
-
-// safeJSON escapes, in the syntax of JSON, the characters that encoding/json
-// leaves as they are though a terminal obeys them. The document stays equal.
-func safeJSON(doc []byte) []byte {
-	out := make([]byte, 0, len(doc))
-	for len(doc) > 0 {
-		r, size := utf8.DecodeRune(doc)
-		if r == 0x7f || unsafeRune(r) {
-			out = appendHex(out, 'u', uint32(r), 4)
-		} else {
-			out = append(out, doc[:size]...)
-		}
-		doc = doc[size:]
 	}
 	return out
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"nsbox/launcher"
 )
 
 func TestEscaper(t *testing.T) {
@@ -108,7 +110,7 @@ func FuzzEscaper(f *testing.F) {
 			t.Fatalf("%q: not valid UTF-8: %q", in, whole)
 		}
 		for _, r := range whole {
-			if (r < 0x20 && r != '\n' && r != '\t') || r == 0x7f || unsafeRune(r) {
+			if (r < 0x20 && r != '\n' && r != '\t') || r == 0x7f || launcher.Steers(r) {
 				t.Fatalf("%q: %q passes", in, r)
 			}
 		}

@@ -146,7 +146,7 @@ func encode(v any) ([]byte, error) {
 	if err := e.Encode(v); err != nil {
 		return nil, err
 	}
-	return safeJSON(b.Bytes()), nil
+	return launcher.SafeJSON(b.Bytes()), nil
 }
 
 // note prints one line on standard error.
