@@ -105,7 +105,7 @@ func (s *state) lookAgain(p *prover, id string, r *remains) error {
 	if r.marker.IDs != nil && p.slots != nil && !r.state.Has(journal.CgroupIntent) {
 		ctx, cancel := context.WithTimeout(context.Background(), endGrace)
 		defer cancel()
-		errs = append(errs, p.slots.vacant(ctx, *r.marker.IDs, r.marker.Attempt))
+		errs = append(errs, p.slots.vacant(ctx, *r.marker.IDs, r.marker.Exe, r.marker.Attempt))
 	}
 	return errors.Join(errs...)
 }

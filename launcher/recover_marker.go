@@ -31,6 +31,7 @@ type marker struct {
 	Cgroup  string      `json:"cgroup,omitempty"` // directory below which the job cgroup may be made
 	IDs     *probe.Slot `json:"ids,omitempty"`    // exclusive host ids; nil: no such proof
 	Deliver string      `json:"deliver,omitempty"`
+	Exe     fileID      `json:"exe,omitzero"` // the launcher's program
 }
 
 // fileID tells a directory from another one that got its name or its inode
@@ -56,6 +57,15 @@ func identify(dirfd int) (fileID, error) {
 	return id, nil
 }
 
+// ownProgram is the file that this process executes, zero if that is not shown.
+func ownProgram() fileID {
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/exe", &st) != nil {
+		return fileID{}
+	}
+	return fileID{Dev: st.Dev, Ino: st.Ino}
+}
+
 // mark is an open and locked marker.
 type mark struct {
 	marker
@@ -77,7 +87,7 @@ func (s *state) mark(a *attempt, m marker) (*mark, error) {
 	if err := privateDir(s.open()); err != nil {
 		return nil, err
 	}
-	m.Attempt, m.Nonce = a.id, newNonce()
+	m.Attempt, m.Nonce, m.Exe = a.id, newNonce(), ownProgram()
 	k, err := s.writeMark(a.dir, m)
 	if err != nil {
 		_ = a.journal.Close()

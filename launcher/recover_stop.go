@@ -96,7 +96,7 @@ func (p *prover) prove(ctx context.Context, r *remains) (by string, err error) {
 		if r.marker.IDs == nil || p.slots == nil {
 			return "", errors.New("neither a job cgroup nor exclusive ids show who belongs to it")
 		}
-		if err := p.slots.vacant(ctx, *r.marker.IDs, r.marker.Attempt); err != nil {
+		if err := p.slots.vacant(ctx, *r.marker.IDs, r.marker.Exe, r.marker.Attempt); err != nil {
 			return "", err
 		}
 		shown = append(shown, "no process has the attempt's ids")

@@ -197,8 +197,9 @@ func (sl *slot) release(clean bool) {
 // vacant waits until no process of the attempt has one of its ids. A slot that
 // names another attempt was found empty when that one took it, and one that names
 // none was given back after a proof. That somebody holds the lock proves nothing:
-// a start that only looks whether the slot is empty holds it too.
-func (s *slots) vacant(ctx context.Context, ids probe.Slot, attempt string) error {
+// a start that only looks whether the slot is empty holds it too. exe is the
+// program of the attempt's launcher.
+func (s *slots) vacant(ctx context.Context, ids probe.Slot, exe fileID, attempt string) error {
 	f, err := os.OpenFile(s.path(ids), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return slotPlace(s.path(ids), err)
@@ -221,8 +222,9 @@ func (s *slots) vacant(ctx context.Context, ids probe.Slot, attempt string) erro
 		case <-time.After(wait):
 		}
 	}
-	since := bootTicks()
-	if err := awaitGone(ctx, dyingGrace, func() ([]holder, error) { return holders(idSet(ids), since) }); err != nil {
+	since, who := bootTicks(), idSet(ids)
+	who.exe = exe
+	if err := awaitGone(ctx, dyingGrace, func() ([]holder, error) { return holders(who, since) }); err != nil {
 		return err
 	}
 	_ = f.Truncate(0)

@@ -18,11 +18,15 @@ import (
 	"nsbox/launcher/probe"
 )
 
-// hostIDs are ids as this process's user namespace numbers them.
-type hostIDs struct{ uids, gids map[int64]bool }
+// hostIDs are ids as this process's user namespace numbers them, and the program
+// of the launcher that had them, as far as it is known.
+type hostIDs struct {
+	uids, gids map[int64]bool
+	exe        fileID
+}
 
 func idSet(s probe.Slot) hostIDs {
-	h := hostIDs{map[int64]bool{}, map[int64]bool{}}
+	h := hostIDs{uids: map[int64]bool{}, gids: map[int64]bool{}}
 	for _, id := range []probe.HostID{s.Root, s.Workload, s.ExportRoot, s.Exporter} {
 		h.uids[id.UID], h.gids[id.GID] = true, true
 	}
@@ -46,7 +50,8 @@ var errBlind = errors.New("/proc does not show every process (hidepid, or a pid 
 // draw from the same range, but map the whole of it. A process of the caller in a
 // namespace without a map counts too, if it is older than since, in ticks of the
 // boot clock: it may be a set-up that has not got its ids yet, and that one is pid
-// 1 of whatever it forks. One that ends meanwhile is none; one that cannot be read
+// 1 of whatever it forks. Such a set-up still runs the launcher's own program, so
+// one that is seen to run another is none of ours. One that ends meanwhile is none; one that cannot be read
 // is an error. Two looks must agree on "none", since a child may get a number that
 // the first look had passed already.
 func holders(ids hostIDs, since int64) ([]holder, error) {
@@ -148,7 +153,14 @@ func holds(dir string, ids hostIDs, since int64) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return startTick(stat) <= since, nil
+	return startTick(stat) <= since && !ids.otherProgram(dir+"/exe"), nil
+}
+
+// otherProgram: the link shows another program than the launcher's. Where it
+// cannot be read, or nothing is known of the launcher's, that is not shown.
+func (h hostIDs) otherProgram(link string) bool {
+	var st unix.Stat_t
+	return h.exe != fileID{} && unix.Stat(link, &st) == nil && (st.Dev != h.exe.Dev || st.Ino != h.exe.Ino)
 }
 
 // bootTicks is now on the clock of start times.

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"nsbox/launcher/probe"
 	"nsbox/launcher/reason"
 )
@@ -104,11 +106,11 @@ func TestDirtySlotIsGivenOutOnlyWhenEmpty(t *testing.T) {
 	ids, _ := id.Map(0)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	if err := s.vacant(ctx, ids, "NEXT"); err == nil {
+	if err := s.vacant(ctx, ids, fileID{}, "NEXT"); err == nil {
 		t.Error("vacant with a process in it")
 	}
 	stop(box)
-	if err := s.vacant(context.Background(), ids, "NEXT"); err != nil {
+	if err := s.vacant(context.Background(), ids, fileID{}, "NEXT"); err != nil {
 		t.Errorf("vacant after its end: %v", err)
 	}
 	if sl, err = s.take(id, "AFTER"); err != nil || sl.n != 0 { // given back by vacant, so not looked at again
@@ -236,6 +238,19 @@ func TestUnmappedSetUpCounts(t *testing.T) {
 	if os.Geteuid() == 0 && !slices.Contains(parseOwner(status).uids, 0) {
 		t.Fatalf("seen from here it is %s", status)
 	}
+	var sleep unix.Stat_t
+	must(t, unix.Stat("/bin/sleep", &sleep))
+	for exe, want := range map[fileID]bool{{}: true, {Dev: sleep.Dev, Ino: sleep.Ino}: true, ownProgram(): false, {Dev: 1, Ino: 1}: false} {
+		who := ids
+		who.exe = exe
+		// A plain user may not see what a process of another namespace executes.
+		if _, err := os.Stat(dir + "/exe"); err != nil && exe != (fileID{}) {
+			want = true
+		}
+		if got, err := holds(dir, who, bootTicks()); err != nil || got != want {
+			t.Errorf("a launcher of %v: %v, %v", exe, got, err)
+		}
+	}
 	for since, want := range map[int64]bool{bootTicks(): true, early: false} {
 		if got, err := holds(dir, ids, since); err != nil || got != want {
 			t.Errorf("since %d: %v, %v", since, got, err)
@@ -318,7 +333,7 @@ func TestALookIsNoProof(t *testing.T) {
 	ask := func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
-		return s.vacant(ctx, ids, "DEAD")
+		return s.vacant(ctx, ids, fileID{}, "DEAD")
 	}
 	for line, proven := range map[string]bool{"DEAD " + thisBoot + "\n": false, "words that nobody wrote": false, "OTHER " + thisBoot + "\n": true, "": true} {
 		text(line)
@@ -328,7 +343,7 @@ func TestALookIsNoProof(t *testing.T) {
 	}
 	text("DEAD " + thisBoot + "\n")
 	time.AfterFunc(30*time.Millisecond, func() { look.Close() })
-	if err := s.vacant(context.Background(), ids, "DEAD"); err != nil {
+	if err := s.vacant(context.Background(), ids, fileID{}, "DEAD"); err != nil {
 		t.Errorf("after the look: %v", err)
 	}
 }
