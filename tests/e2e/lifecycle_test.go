@@ -251,7 +251,7 @@ func occupy(t *testing.T, s *harness.Site, attempt string) (stop func()) {
 	stop = func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
 	t.Cleanup(stop)
 	if group != "" {
-		if err := os.WriteFile(group+"/work/cgroup.procs", []byte(itoa(cmd.Process.Pid)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(group, "work", "cgroup.procs"), []byte(itoa(cmd.Process.Pid)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
