@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -83,7 +82,7 @@ func (b *bench) exec(deliver, code string) []string {
 	if deliver != "" {
 		args = append(args, "--deliver", deliver)
 	}
-	return append(args, "--", "python3", "/in/job.py")
+	return append(args, "--", "python3", "/in/job.py", b.site.Marker) // which tells its processes
 }
 
 func (b *bench) command(args ...string) *exec.Cmd {
@@ -277,43 +276,17 @@ func (b *bench) reconciles(fail failer, mine []launcher.AttemptInfo, out string)
 
 const markerFile = "marker"
 
-// noSurvivor: nothing that was started with the state directory in its reach
-// lives on. A box's processes are told by their job cgroup, which has the
-// attempt's id in its name, and the exporter's by the descriptor it was handed.
+// noSurvivor: nothing of the site lives on: no nsbox, no set-up, no init, no
+// exporter, no program.
 func (b *bench) noSurvivor(fail failer) {
 	b.t.Helper()
-	var found []string
+	var found []harness.Process
 	for deadline := time.Now().Add(endWithin); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if found = b.survivors(); len(found) == 0 {
+		if found = b.site.Processes(); len(found) == 0 {
 			return
 		}
 	}
-	fail("after %s there live %s", endWithin, strings.Join(found, "; "))
-}
-
-func (b *bench) survivors() []string {
-	ids, _ := os.ReadDir(b.state + "/attempts")
-	if len(ids) == 0 {
-		return nil
-	}
-	last := ids[len(ids)-1].Name()
-	procs, _ := filepath.Glob("/proc/[0-9]*")
-	var found []string
-	for _, p := range procs {
-		group, _ := os.ReadFile(p + "/cgroup")
-		if bytes.Contains(group, []byte("nsbox-"+last)) {
-			found = append(found, p+" in the job cgroup")
-			continue
-		}
-		fds, _ := filepath.Glob(p + "/fd/*")
-		for _, fd := range fds {
-			if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, b.state) {
-				found = append(found, p+" has "+to)
-				break
-			}
-		}
-	}
-	return found
+	fail("after %s there live %v", endWithin, found)
 }
 
 func (b *bench) print(name string, points int) {
