@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -251,9 +250,10 @@ func hasDigest(path, want string) bool {
 // get to it. The journal says the same, so a full disk loses nothing.
 func (s *state) keepUnknown(id string) {
 	path := s.path(id) + "/result.json"
-	if halves, err := filepath.Glob(s.path(id) + "/.result.json*"); err == nil {
-		for _, h := range halves { // of a launcher that died while writing
-			_ = os.Remove(h)
+	names, _ := readNames(s.path(id))
+	for _, n := range names {
+		if strings.HasPrefix(n, ".result.json") { // of a launcher that died while writing
+			_ = os.Remove(s.path(id) + "/" + n)
 		}
 	}
 	if !missing(path) {

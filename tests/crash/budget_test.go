@@ -238,25 +238,25 @@ func TestBudgetOfCleanup(t *testing.T) {
 // TestBudgetOfAttempt holds up the launcher between two parts, which no budget of
 // a part covers: what is left of the attempt is then too short for an export.
 func TestBudgetOfAttempt(t *testing.T) {
-	asEach(t, func(t *testing.T, b *bench) {
-		var changes []harness.Change
-		for key, seconds := range map[string]int{"budget_provision_boot": 2, "wall_workload": 1, "budget_stop_proof": 1, "budget_exporter_lifecycle": 1, "exporter_wall": 1, "budget_cleanup": 1, "attempt_hard_deadline": 6} {
-			changes = append(changes, harness.Set(key, seconds))
-		}
-		held := new(bool)
-		o := b.budgets(job, changes, func() func(int, point) verdict {
-			var decide func(int, point) verdict
-			decide, held = holding(func(p point) bool { return p.name == "openat" && strings.HasSuffix(p.path, "/stdout") }, 7*time.Second)
-			return decide
-		})
-		if !*held {
-			t.Fatal("the launcher was not held up")
-		}
-		o.want(t, launcher.Exited, launcher.ArtifactSealFailed, launcher.CleanupQuarantined, launcher.DeliveryBlocked, reason.ExportFailed)
-		b.site.WantGone(t, 0)
-		if said, status := b.nsbox("reconcile", "--state-dir", b.state); status != 0 {
-			t.Errorf("reconcile ends with %d: %s", status, said)
-		}
-		b.site.WantNoTrace(t)
+	callers := harness.Callers(t)
+	b := benchOf(t, callers[len(callers)-1])
+	var changes []harness.Change
+	for key, seconds := range map[string]int{"budget_provision_boot": 6, "wall_workload": 4, "budget_stop_proof": 1, "budget_exporter_lifecycle": 1, "exporter_wall": 1, "budget_cleanup": 1, "attempt_hard_deadline": 13} {
+		changes = append(changes, harness.Set(key, seconds))
+	}
+	held := new(bool)
+	o := b.budgets(job, changes, func() func(int, point) verdict {
+		var decide func(int, point) verdict
+		decide, held = holding(func(p point) bool { return p.name == "openat" && strings.HasSuffix(p.path, "/stdout") }, 14*time.Second)
+		return decide
 	})
+	if !*held {
+		t.Fatal("the launcher was not held up")
+	}
+	o.want(t, launcher.Exited, launcher.ArtifactSealFailed, launcher.CleanupQuarantined, launcher.DeliveryBlocked, reason.ExportFailed)
+	b.site.WantGone(t, 0)
+	if said, status := b.nsbox("reconcile", "--state-dir", b.state); status != 0 {
+		t.Errorf("reconcile ends with %d: %s", status, said)
+	}
+	b.site.WantNoTrace(t)
 }
