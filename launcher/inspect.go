@@ -7,6 +7,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -254,6 +255,22 @@ func readStatus(pid int) (status, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	return parseStatus(data), err
 }
+
+// settledStatus waits, for half a second at most, until not all signals are
+// blocked: a Go runtime, as init is, blocks them for the instant in which it makes
+// a thread, and one look in some thousand meets that instant. A mask that stays is
+// reported as it is.
+func settledStatus(pid int) (status, error) {
+	st, err := readStatus(pid)
+	for n := 0; n < 500 && err == nil && st["SigBlk"] == allBlocked; n++ {
+		time.Sleep(time.Millisecond)
+		st, err = readStatus(pid)
+	}
+	return st, err
+}
+
+// allBlocked is every signal but SIGKILL and SIGSTOP, as SigBlk shows it.
+const allBlocked = "fffffffffffbfeff"
 
 // parseStatus reads /proc/PID/status, proc_pid_status(5), with single blanks. A
 // name that stands twice is kept as absent: one of the two would be believed.

@@ -56,7 +56,7 @@ func look(b *nsexec.Box, s *nsexec.Spec) (*seen, error) {
 		pid int
 		to  *status
 	}{{v.pid, &v.self}, {b.ChildPID, &v.child}, {b.InitPID, &v.init}} {
-		st, err := readStatus(p.pid)
+		st, err := settledStatus(p.pid)
 		*p.to, errs = st, append(errs, err)
 	}
 	v.limits, v.uidMap, v.gidMap = file("limits"), file("uid_map"), file("gid_map")

@@ -218,8 +218,14 @@ func watchSignals(cancel context.CancelCauseFunc, c *console, quiet bool) (stop 
 		}
 	}()
 	return func() {
-		signal.Stop(caught)
 		close(done)
 		<-ended
+		// What the run came to stands, so a late signal must not turn it into another
+		// end. It is absorbed once; the next one finds the default again, for a caller
+		// whose output nobody takes.
+		go func() {
+			<-caught
+			signal.Stop(caught)
+		}()
 	}
 }

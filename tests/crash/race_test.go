@@ -127,11 +127,12 @@ func TestRaces(t *testing.T) {
 		began := time.Now()
 		b.race(short, nil, 0, both(launcher.Cancelled, 143))
 		usual := time.Since(began)
-		sleep := &staircase{at: 200 * time.Millisecond, step: 40 * time.Millisecond, least: time.Millisecond}
-		cancel := &staircase{at: usual, step: usual / 4, least: time.Millisecond}
+		wall := (2 * usual).Round(time.Millisecond) // a program's start is part of it
+		sleep := &staircase{at: usual, step: usual / 4, least: usual / 50}
+		cancel := &staircase{at: usual, step: usual / 4, least: usual / 50}
 		for name, run := range map[string]func(n int) string{
 			"exit against timeout": func(int) string {
-				res, _ := b.race(fmt.Sprintf("import time\ntime.sleep(%f)", sleep.at.Seconds()), []string{"--limit", "wall=300ms"}, 0, both(launcher.TimeoutWall, 124))
+				res, _ := b.race(fmt.Sprintf("import time\ntime.sleep(%f)", sleep.at.Seconds()), []string{"--limit", "wall=" + wall.String()}, 0, both(launcher.TimeoutWall, 124))
 				sleep.next(res.Workload.Outcome, launcher.Exited) // an exit makes the next one later
 				return res.Workload.Outcome
 			},
