@@ -13,7 +13,7 @@ import (
 // of its attempt are together within runtime_log_bytes.
 func TestRuntimeLogIsCapped(t *testing.T) {
 	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
-		replaceStage(t, s)
+		s.ReplaceStage(shim(t))
 		size := func(path string) int64 {
 			info, err := os.Stat(path)
 			if err != nil {
