@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"errors"
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -53,6 +54,9 @@ func boxFailure(err error) *reason.Error {
 	}
 	var step *nsexec.StepError
 	if errors.As(err, &step) {
+		if capabilitiesDenied(step, apparmorLabel()) {
+			return reason.Wrap(reason.UsernsCapabilities, "step "+step.Step, "the AppArmor profile that nsbox runs under denies the capabilities that come with a user namespace", capabilitiesNext, step)
+		}
 		for _, r := range stepReasons {
 			if r.matches(step) {
 				return reason.Wrap(r.id, "step "+step.Step, r.why, r.next, step)
@@ -68,6 +72,25 @@ func boxFailure(err error) *reason.Error {
 		return reason.Wrap(reason.SetupGone, "the box", "was killed from outside before the program was started", "look for a memory killer or another process that kills", err)
 	}
 	return reason.Wrap(reason.SetupStep, "the box", "could not be made", "", err)
+}
+
+// capabilitiesDenied tells two answers apart that the kernel gives alike: EPERM
+// from clone is a sysctl's or an outer filter's, unless a profile confines this
+// process. One that denies the namespace itself answers EACCES, and one that
+// denies capabilities is met here, since the other namespaces take one.
+func capabilitiesDenied(step *nsexec.StepError, label string) bool {
+	return step.Step == "clone" && step.Errno() == unix.EPERM && label != "" && label != "unconfined"
+}
+
+// apparmorLabel is the profile of this process, without its mode; empty where
+// there is no AppArmor.
+func apparmorLabel() string {
+	data, err := os.ReadFile("/proc/self/attr/apparmor/current")
+	if err != nil {
+		return ""
+	}
+	label, _, _ := strings.Cut(strings.TrimSpace(strings.TrimRight(string(data), "\x00")), " (")
+	return label
 }
 
 func (r stepReason) isPrefix() bool {

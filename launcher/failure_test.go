@@ -80,6 +80,25 @@ func TestBoxFailureNamesTheCause(t *testing.T) {
 	}
 }
 
+func TestCloneUnderAProfile(t *testing.T) {
+	for _, c := range []struct {
+		step  string
+		errno unix.Errno
+		label string
+		want  bool
+	}{
+		{"clone", unix.EPERM, "nsbox-denied", true},
+		{"clone", unix.EPERM, "unconfined", false},
+		{"clone", unix.EPERM, "", false},
+		{"clone", unix.EACCES, "nsbox-denied", false},
+		{"proc:/proc", unix.EPERM, "nsbox-denied", false},
+	} {
+		if got := capabilitiesDenied(&nsexec.StepError{Step: c.step, Result: -int64(c.errno)}, c.label); got != c.want {
+			t.Errorf("%s with %v under %q: %v", c.step, c.errno, c.label, got)
+		}
+	}
+}
+
 func TestExecFailure(t *testing.T) {
 	for errno, want := range map[unix.Errno]reason.ID{
 		unix.ENOENT: reason.LoaderMissing, unix.EACCES: reason.ProgramNotExecutable, unix.EPERM: reason.ProgramNotExecutable,

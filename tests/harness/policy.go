@@ -107,11 +107,11 @@ func (s *Site) Policy(changes ...Change) string {
 		}
 		at[keys[len(keys)-1]] = c.Value
 	}
+	patient(doc, Slow())
 	data, err := json.MarshalIndent(doc, "", "  ")
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	patient(doc, Slow())
 	s.free++
 	return s.File("policy-"+strconv.Itoa(s.free)+".json", string(data))
 }
