@@ -18,7 +18,8 @@ func foreignNames(text string) []string {
 	var found []string
 	documentation := []string{"man7.org", "docs.kernel.org", "www.kernel.org", "kernel.org", "go.dev", "pkg.go.dev", "no-color.org", "json-schema.org", "example.com", "example.org"}
 	for _, m := range regexp.MustCompile(`https?://([A-Za-z0-9.-]+)`).FindAllStringSubmatch(text, -1) {
-		if !slices.Contains(documentation, m[1]) {
+		reserved := strings.HasSuffix(m[1], ".invalid") || strings.HasPrefix(m[1], "10.") // RFC 6761, RFC 1918: nobody's
+		if !slices.Contains(documentation, m[1]) && !reserved {
 			found = append(found, m[0])
 		}
 	}
