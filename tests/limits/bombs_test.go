@@ -106,7 +106,12 @@ func TestNothingIsLeft(t *testing.T) {
 		if i%2 == 0 {
 			run(t, s, fixture(t, s, profile(t, "TP-PROD"), "short", "1"), launcher.Exited, 0)
 		} else {
-			run(t, s, fixture(t, s, profile(t, "TP-MEM"), "allocate", "16"), launcher.LimitExceededMemory, 137)
+			// Emulated, touching memory may take all of the profile's 10 s of cpu.
+			r := s.Run(fixture(t, s, profile(t, "TP-MEM"), "allocate", "16"))
+			held(t, r)
+			if got := r.Result.Workload.Outcome; got != launcher.LimitExceededMemory && got != launcher.LimitExceededCPU {
+				t.Errorf("ended as %s by no limit", got)
+			}
 		}
 		sameGroups(t, before)
 		s.WantNoTrace(t)

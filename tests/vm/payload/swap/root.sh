@@ -6,5 +6,5 @@ mkswap "/dev/$swap" && swapon "/dev/$swap"
 cat /proc/cmdline /proc/swaps
 ls $group/session
 as-user sh -c ". /payload/job.sh; options='$options --cgroup $group'; job swap"
-swapoff -a
+swapoff "/dev/$swap"
 as-user sh -c ". /payload/job.sh; options='$options --cgroup $group'; job delegated"
