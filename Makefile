@@ -39,11 +39,15 @@ setup-test: platform
 
 # What runs inside a box is a program of its own, embedded into nsbox: without
 # cgo and the command line's libraries it starts faster and does less.
-STAGE := launcher/stage/image/nsbox-stage
+# Images and wheels are read by one more, which links what knows their formats.
+STAGES := nsbox-stage nsbox-unpack
+IMAGES := launcher/stage/image
 
 stage: setup
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(STAGE) ./cmd/nsbox-stage
-	@sha256sum $(STAGE) | cut -d ' ' -f 1 >$(STAGE).sha256
+	@for s in $(STAGES); do \
+	  CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(IMAGES)/$$s ./cmd/$$s || exit 1; \
+	  sha256sum $(IMAGES)/$$s | cut -d ' ' -f 1 >$(IMAGES)/$$s.sha256; \
+	done
 
 build: stage
 	CGO_ENABLED=1 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/nsbox
@@ -101,4 +105,4 @@ docs:
 	$(GO) test $(GENERATED) -run 'Doc|Golden|Generated' -args -update
 
 clean:
-	rm -rf bin $(STAGE) $(STAGE).sha256
+	rm -rf bin $(addprefix $(IMAGES)/,$(STAGES) $(addsuffix .sha256,$(STAGES)))

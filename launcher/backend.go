@@ -64,7 +64,7 @@ func (namespaces) survey(req Request, p *policy.Policy) (Facts, error) {
 	if err != nil {
 		return Facts{}, err
 	}
-	g, err := gather(req, p, st)
+	g, err := gather(context.Background(), req, p, st, false)
 	defer g.close()
 	return g.facts, err
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,14 +22,21 @@ import (
 type gathered struct {
 	facts  Facts
 	cgroup *cgroupv2.Root
+	root   *root         // what the box's root rests on
+	made   time.Duration // how long an image was unpacked for: no attempt's time
 }
 
-// gather asks the host everything a plan depends on, the slow questions side by side.
-func gather(req Request, p *policy.Policy, st *state) (*gathered, error) {
-	g := &gathered{}
+// gather asks the host everything a plan depends on, the slow questions side by
+// side. make says that an image may be unpacked into the store.
+func gather(ctx context.Context, req Request, p *policy.Policy, st *state, make bool) (*gathered, error) {
+	g := &gathered{root: &root{state: st, make: make}}
+	g.facts.Store = st.storeDir()
 	var hostErr, closureErr error
 	var wg sync.WaitGroup
-	wg.Go(func() { g.facts.Closure, closureErr = st.root(req, p) })
+	find := func() { g.facts.Closure, closureErr = g.root.find(ctx, req, p) }
+	if !g.root.slow(p) {
+		wg.Go(find)
+	}
 	// May move this process into a scope of its own, so the survey comes after it.
 	g.findCgroup(req.Cgroup)
 	g.facts.Host, hostErr = probe.Survey()
@@ -38,20 +46,27 @@ func gather(req Request, p *policy.Policy, st *state) (*gathered, error) {
 		// An explicit directory is an order, not a hint.
 		return g, probe.CgroupReason(g.facts.CgroupErr)
 	}
-	for _, err := range []error{hostErr, closureErr} {
+	if hostErr != nil {
+		return g, hostErr
+	}
+	id, err := probe.ChooseIdentity(g.facts.Host)
+	g.facts.Identity = id
+	if g.root.slow(p) {
 		if err != nil {
 			return g, err
 		}
+		begun := time.Now()
+		g.root.facts = g.facts
+		find()
+		g.made = time.Since(begun)
+	}
+	if closureErr != nil {
+		return g, closureErr
 	}
 	if g.facts.CapLast < 0 || g.facts.CPU < 0 {
 		return g, reason.New(reason.HostFactsUnreadable, "/proc/sys/kernel/cap_last_cap or the cpu mask", "could not be read", "run nsbox where /proc is mounted")
 	}
-	id, err := probe.ChooseIdentity(g.facts.Host)
-	if err != nil {
-		return g, err
-	}
-	g.facts.Identity = id
-	if len(p.Network.AllowedDestinations) > 0 {
+	if err == nil && len(p.Network.AllowedDestinations) > 0 {
 		g.facts.Certificates, err = rootfs.KeepCertificates(st.cache())
 	}
 	return g, err
@@ -75,7 +90,11 @@ func (g *gathered) findCgroup(explicit string) {
 }
 
 func (g *gathered) close() {
-	if g != nil && g.cgroup != nil {
+	if g == nil {
+		return
+	}
+	g.root.close()
+	if g.cgroup != nil {
 		g.cgroup.Close()
 	}
 }

@@ -143,6 +143,8 @@ func wantedMounts(s *nsexec.Spec, maskable map[string]bool) map[string]wantedMou
 					out[n.Path] = wantedTmpfs(whole)
 				}
 			}
+		case nsexec.Storage:
+			out[n.Path] = wantedMount{flags: []string{"rw", "nosuid", "nodev", "noexec"}} // on whatever disk the store is
 		}
 	}
 	return out

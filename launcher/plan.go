@@ -27,6 +27,7 @@ type Facts struct {
 	Host        *probe.Host
 	Identity    probe.Identity
 	Closure     *rootfs.Closure
+	Store       string           // nsbox's own directory of roots, which denied_mounts does not speak of
 	Cgroup      bool             // a job cgroup can be made
 	CgroupErr   error            // why not
 	Controllers []string         // enabled for job cgroups, of memory, pids, cpu
@@ -184,7 +185,7 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 		if nodes[i].Path == "/in" {
 			nodes[i].NoExec = true
 		}
-		if err := deniedBy(p, nodes[i]); err != nil {
+		if err := deniedBy(p, f.Store, nodes[i]); err != nil {
 			return err
 		}
 	}
@@ -239,8 +240,8 @@ const (
 )
 
 // deniedBy holds the policy's denied_mounts against one node: as a target, and
-// as a source unless it is nsbox's own staging.
-func deniedBy(p *policy.Policy, n nsexec.Node) error {
+// as a source unless it is nsbox's own staging or store.
+func deniedBy(p *policy.Policy, store string, n nsexec.Node) error {
 	refuse := func(what, rule string) error {
 		return reason.New(reason.PolicyUnenforceable, what, "filesystem.denied_mounts forbids it by "+rule, "run a program that does not need it, or remove the entry from the policy")
 	}
@@ -250,7 +251,8 @@ func deniedBy(p *policy.Policy, n nsexec.Node) error {
 			return refuse(n.Path, rule)
 		}
 	}
-	if n.Source == stagedPlaceholder || n.Source == certificatesPlaceholder || (n.Kind != nsexec.BindDir && n.Kind != nsexec.BindFile && n.Kind != nsexec.Device) {
+	own := n.Source == stagedPlaceholder || n.Source == certificatesPlaceholder || store != "" && strings.HasPrefix(n.Source, store+"/")
+	if own || (n.Kind != nsexec.BindDir && n.Kind != nsexec.BindFile && n.Kind != nsexec.Device) {
 		return nil
 	}
 	if rule, denied := p.Denies(path.Clean(n.Source)); denied {

@@ -100,7 +100,7 @@ func whatRoot(pl *Plan, p *policy.Policy) string {
 		}
 		return text + ", read-only"
 	}
-	return "closure of " + pl.Box.Command.Path + ", read-only"
+	return rootText(p, pl.Box.Command.Path)
 }
 
 func rateHolder(l policy.Limits, f Facts) string {
@@ -115,6 +115,32 @@ func streamText(kept int64, live bool) string {
 		return fmt.Sprintf("%d bytes kept of a stream without a cap", kept)
 	}
 	return fmt.Sprintf("%d bytes", kept)
+}
+
+// onlyRuns is what holds it.
+func onlyRuns(p *policy.Policy) string {
+	if p.AnyProgram() {
+		return "Landlock and noexec mounts: no program outside of the root's own directories"
+	}
+	return "no other program is in the root"
+}
+
+// rootText is what the box's root is made of.
+func rootText(p *policy.Policy, program string) string {
+	text, from := "closure of "+program, ""
+	if p.AnyProgram() {
+		text = "all of the root"
+	}
+	switch r := p.Root().(type) {
+	case policy.DirectoryRoot:
+		from = " from the directory " + r.Digest
+	case policy.OCIRoot:
+		from = " from the image " + r.Digest
+	}
+	if x := p.Prepared(); x != nil {
+		from += " with the packages " + x.Digest
+	}
+	return text + from + ", read-only"
 }
 
 // lacks says why a cgroup controller cannot be used for this attempt, or nil.
@@ -161,7 +187,7 @@ func restrictions(pl *Plan, p *policy.Policy, f Facts) []Restriction {
 		out = append(out, r)
 	}
 	add("root", whatRoot(pl, p), "mount namespace, pivot_root", "")
-	add("exec", whatRuns(p), "no other program is in the root", "")
+	add("exec", whatRuns(p), onlyRuns(p), "")
 	add("ids", fmt.Sprintf("%d:%d inside", pl.Box.UID, pl.Box.GID), "user namespace, "+pl.Box.Identity.Kind+" id maps", policy.DimIdentity)
 	add("launcher", "dedicated unprivileged user", "the caller's own account", policy.DimLauncherIdentity)
 	add("network", string(p.Network.Mode), pl.Network.primitive(), policy.DimSeccompNetwork)

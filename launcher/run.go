@@ -102,14 +102,14 @@ func (r *run) whole(ctx context.Context) {
 		return
 	}
 	defer func() { r.slot.release(r.slotClean()) }()
-	if err := r.decide(id); err != nil {
+	if err := r.decide(ctx, id); err != nil {
 		r.refuse(err)
 		return
 	}
 	defer r.gathered.close()
 	inLine := time.Now()
 	lock, err := r.state.enter(ctx, id, r.plan.Lifecycle.Concurrency, r.req.Wait)
-	r.waited = time.Since(inLine)
+	r.waited = time.Since(inLine) + r.gathered.made
 	if err != nil && ctx.Err() != nil {
 		r.fail(ctx, err)
 		return

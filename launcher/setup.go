@@ -23,7 +23,7 @@ import (
 )
 
 // decide reads everything and makes the plan; nothing exists yet.
-func (r *run) decide(id string) error {
+func (r *run) decide(ctx context.Context, id string) error {
 	t := time.Now()
 	p, src, err := loadPolicy(r.req)
 	r.res.Policy.Source, r.res.Digests.Policy = src.Arg, src.Digest
@@ -42,7 +42,7 @@ func (r *run) decide(id string) error {
 	if r.state, err = openState(r.req.StateDir); err != nil {
 		return err
 	}
-	if r.gathered, err = gather(r.req, p, r.state); err != nil {
+	if r.gathered, err = gather(ctx, r.req, p, r.state, true); err != nil {
 		r.gathered.close()
 		return err
 	}

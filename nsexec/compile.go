@@ -165,7 +165,7 @@ func (c *compiler) sources() {
 	c.need(c.add("private-mounts", "a shared mount would carry our changes back to the host", unix.SYS_MOUNT, imm(0), str("/"), imm(0), imm(unix.MS_REC|unix.MS_PRIVATE), imm(0)), unix.CAP_SYS_ADMIN)
 	for i, n := range c.spec.Root {
 		switch n.Kind {
-		case BindDir, BindFile, Device:
+		case BindDir, BindFile, Device, Storage:
 			c.trees[i] = c.openTree(n.Path, n.Source, n.attrs(), n.Kind == BindDir)
 		}
 	}
@@ -189,6 +189,9 @@ func (c *compiler) hasProc() bool {
 // attrs are flags to add; flags the source already has are never cleared, so
 // locked ones cannot be tripped over.
 func (n Node) attrs() uint64 {
+	if n.Kind == Storage {
+		return unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
+	}
 	a := uint64(unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID)
 	if n.Kind == Device {
 		return a | unix.MOUNT_ATTR_NOEXEC

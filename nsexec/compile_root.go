@@ -65,8 +65,12 @@ func (c *compiler) node(i int, n Node) {
 		c.add("close:"+n.Path, "an open writer would keep the root from becoming read-only", unix.SYS_CLOSE, load(fd))
 	case Symlink:
 		c.add("link:"+n.Path, "the program's own paths must resolve as on the host", unix.SYS_SYMLINKAT, str(n.Source), neg(atFDCWD), str(rel))
-	case BindDir:
+	case BindDir, Storage:
 		c.mkdir(n.Path, rel, 0o755)
+		if c.spec.standsOver(n) {
+			// The directory is there: what is bound above shows it.
+			c.prog.Steps[len(c.prog.Steps)-1].fails(unix.EEXIST)
+		}
 		c.attach(i, n.Path, rel)
 	case BindFile, Device:
 		c.add("target:"+n.Path, "a file is mounted on a file", unix.SYS_MKNODAT, neg(atFDCWD), str(rel), imm(unix.S_IFREG|0o444), imm(0))
@@ -95,6 +99,16 @@ func (c *compiler) mountTmpfs(n Node, rel string) {
 		flags |= unix.MS_NOEXEC
 	}
 	c.need(c.add("tmpfs:"+n.Path, "bounded in bytes and inodes, or it would be half of the machine's memory", unix.SYS_MOUNT, str("tmpfs"), str(rel), str("tmpfs"), imm(flags), str(opts)), unix.CAP_SYS_ADMIN)
+}
+
+// standsOver reports whether n lies below a directory that is bound whole.
+func (s *Spec) standsOver(n Node) bool {
+	for _, up := range s.Root {
+		if up.Kind == BindDir && strings.HasPrefix(n.Path, up.Path+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *compiler) mkdir(at, rel string, mode uint32) {

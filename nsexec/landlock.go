@@ -93,7 +93,7 @@ func Grants(nodes []Node) []Grant {
 	}
 	isDirNode := map[string]bool{}
 	for _, n := range nodes {
-		isDirNode[n.Path] = n.Kind == Dir || n.Kind == BindDir || n.Kind == Tmpfs || n.Kind == Proc || n.Kind == Part || n.Kind == Devpts
+		isDirNode[n.Path] = n.Kind == Dir || n.Kind == BindDir || n.Kind == Tmpfs || n.Kind == Storage || n.Kind == Proc || n.Kind == Part || n.Kind == Devpts
 	}
 	var out []Grant
 	at := map[string]int{} // two rules for one path would be two steps of one name

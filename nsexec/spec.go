@@ -13,6 +13,7 @@ const (
 	BindFile NodeKind = "bind-file" // Source file, read-only
 	Device   NodeKind = "device"    // Source device node (null, zero, urandom)
 	Tmpfs    NodeKind = "tmpfs"     // its own bounded tmpfs, nosuid nodev, noexec unless Exec
+	Storage  NodeKind = "storage"   // Source, a bounded file system that outlives the box; writable, nosuid nodev noexec
 	Proc     NodeKind = "proc"      // a fresh proc of the box's pid namespace
 	Devpts   NodeKind = "devpts"    // an instance of its own, for terminals made inside
 	Part     NodeKind = "part"      // a directory of the Tmpfs at path Source, and of its budget
@@ -37,8 +38,8 @@ type Node struct {
 	Source string   `json:"source,omitempty"`
 	Data   []byte   `json:"data,omitempty"`
 	Mode   uint32   `json:"mode,omitempty"`   // permission bits of Dir, File, Tmpfs and Part
-	Bytes  int64    `json:"bytes,omitempty"`  // Tmpfs: size=
-	Inodes int64    `json:"inodes,omitempty"` // Tmpfs: nr_inodes=
+	Bytes  int64    `json:"bytes,omitempty"`  // Tmpfs: size=; Storage: what the source must show; 0: it is no file system of its own
+	Inodes int64    `json:"inodes,omitempty"` // Tmpfs: nr_inodes=; Storage: what the source must show
 	UID    int      `json:"uid"`              // Tmpfs: owner of its root, inside
 	GID    int      `json:"gid"`
 	NoExec bool     `json:"noexec,omitempty"` // BindDir, BindFile: no execve and no executable mapping

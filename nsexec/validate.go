@@ -47,6 +47,8 @@ func (s *Spec) validateRoot() error {
 			return fmt.Errorf("the root is a %s, want a dir", n.Kind)
 		}
 		switch parent, ok := kinds[path.Dir(n.Path)]; {
+		case n.Kind == BindDir && s.standsOver(n):
+			// its place is in what is bound above
 		case !ok:
 			return fmt.Errorf("node %q stands before its parent", n.Path)
 		case parent != Dir && parent != BindDir && parent != Tmpfs && parent != Proc:
@@ -92,6 +94,10 @@ func (n Node) validate() error {
 	case BindDir, BindFile, Device:
 		if !absolute(n.Source) {
 			return fmt.Errorf("source %q of %q is not an absolute clean path", n.Source, n.Path)
+		}
+	case Storage:
+		if !absolute(n.Source) || n.Bytes < 0 || (n.Bytes == 0) != (n.Inodes == 0) {
+			return fmt.Errorf("storage %q has no source, or half a size", n.Path)
 		}
 	case Tmpfs:
 		if n.Bytes <= 0 || n.Inodes <= 0 {

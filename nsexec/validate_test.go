@@ -29,6 +29,8 @@ func TestValidateRefuses(t *testing.T) {
 		"node below a link":          node(Node{Path: "/bin/x", Kind: File}),
 		"unknown kind":               node(Node{Path: "/x", Kind: "fifo"}),
 		"no kind":                    node(Node{Path: "/x"}),
+		"storage without source":     func(s *Spec) { s.Root[0] = Node{Path: "/o", Kind: Storage, Bytes: 1, Inodes: 1} },
+		"storage with half a bound":  func(s *Spec) { s.Root[0] = Node{Path: "/o", Kind: Storage, Source: "/s", Bytes: 1} },
 		"root of another kind":       func(s *Spec) { s.Root[0].Kind = Tmpfs },
 		"tmpfs without size":         node(Node{Path: "/t", Kind: Tmpfs, Inodes: 1}),
 		"tmpfs without inodes":       node(Node{Path: "/t", Kind: Tmpfs, Bytes: 1}),

@@ -22,6 +22,7 @@ func profiles() map[string]Profile {
 		"workload, both":          Workload(Options{DenyAffinity: true, DenySharedMemory: true}),
 		"init":                    Init(),
 		"exporter":                Exporter(),
+		"wipe":                    Wipe(),
 	}
 }
 

@@ -18,6 +18,14 @@ func Exporter() Profile {
 			fallocate fadvise64 copy_file_range sendfile fstatfs flock`)})
 }
 
+// Wipe returns the profile of nsbox-wipe, which empties a slot of /out that was
+// provisioned for boxes, under the id that filled it.
+func Wipe() Profile {
+	return stage("wipe", Rule{Class: "removing", Verdict: Allow,
+		Why:      "takes a directory tree apart; the one writable mount of its box is the slot",
+		Syscalls: calls(`unlinkat renameat2 fchmodat flistxattr fremovexattr`)})
+}
+
 // stage is what a static Go program with cgo needs from its first instruction on:
 // found by tracing one that links the same packages, plus what the Go runtime and
 // its packages may call on other kernels.

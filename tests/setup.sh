@@ -4,7 +4,7 @@
 #   setup.sh go      print the path of the newest usable go, or nothing
 #   setup.sh build   C compiler, libc and libseccomp to link statically, python3, go
 #   setup.sh demo    the same; for a plain user also newuidmap and a range of subordinate ids
-#   setup.sh test    as build, newuidmap, and the user nsbox-test with a range of subordinate ids
+#   setup.sh test    as build, newuidmap, pip, musl and mmdebstrap to make roots with, and the user nsbox-test with a range of subordinate ids
 #   setup.sh bench   bubblewrap, to compare with
 #
 # Each need is looked for by what it is used for; apt runs only when something
@@ -39,6 +39,11 @@ missing_packages() {
     /usr/bin/python3 -c 'import csv, decimal, sqlite3' 2>/dev/null || echo python3 # the box looks for programs in the system's folders only; python3-minimal lacks most modules
     [ -s /etc/ssl/certs/ca-certificates.crt ] || [ -s "${SSL_CERT_FILE:-}" ] || echo ca-certificates
     [ "$1" != test ] || command -v ip >/dev/null || echo iproute2 # network namespaces of the tests' own
+    if [ "$1" = test ]; then
+        /usr/bin/python3 -m pip --version >/dev/null 2>&1 || echo python3-pip # nsbox prep uses the root's own
+        command -v musl-gcc >/dev/null || echo musl-tools
+        command -v mmdebstrap >/dev/null || echo mmdebstrap
+    fi
     if [ "$1" = test ] || { [ "$1" = demo ] && [ "$(id -u)" -ne 0 ]; }; then
         [ -u /usr/bin/newuidmap ] || [ -n "$(getcap /usr/bin/newuidmap 2>/dev/null || true)" ] || echo uidmap
     fi

@@ -72,6 +72,20 @@ func commandLine(args []string, c *console, run runner) (status int) {
 		err = collect(c, inv.GC)
 	case "verify":
 		err = verify(inv.Verify)
+	case "prep":
+		err = prepare(c, inv.Prep)
+	case "store list":
+		err = listStore(c, inv.Store.List)
+	case "store verify":
+		err = verifyStore(c, inv.Store.Verify)
+	case "store gc":
+		err = collectStore(c, inv.Store.GC)
+	case "store rm":
+		err = removeStored(c, inv.Store.Rm)
+	case "store add":
+		err = addToStore(c, inv.Store.Add)
+	case "store digest":
+		err = digestDirectory(c, inv.Store.Digest)
 	case "version":
 		err = showVersion(c, inv.Version.JSON)
 	default:

@@ -22,6 +22,8 @@ type grammar struct {
 	Reconcile reconcileFlags  `cmd:""`
 	GC        gcFlags         `cmd:"" name:"gc"`
 	Verify    verifyFlags     `cmd:""`
+	Prep      prepFlags       `cmd:""`
+	Store     storeCommand    `cmd:""`
 }
 
 type execFlags struct {
@@ -144,6 +146,7 @@ func wording() map[string]words {
 	attemptsWording(texts)
 	cleanWording(texts)
 	verifyWording(texts)
+	storeWording(texts)
 	return texts
 }
 

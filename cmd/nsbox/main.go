@@ -16,6 +16,7 @@ import (
 	"os"
 
 	"nsbox/exporter"
+	"nsbox/exporter/wipe"
 	"nsbox/launcher"
 	"nsbox/nsexec"
 )
@@ -29,6 +30,8 @@ func main() {
 			os.Exit(exporter.Run())
 		case guardName:
 			os.Exit(runGuard())
+		case wipe.StageName:
+			os.Exit(wipe.Run())
 		case launcher.DoctorStage:
 			os.Exit(launcher.RunDoctorTrial(os.Args))
 		}

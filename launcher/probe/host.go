@@ -1,5 +1,7 @@
 package probe
 
+import "nsbox/launcher/outslot"
+
 // Unlimited stands for RLIM_INFINITY in Host.RLimits.
 const Unlimited int64 = -1
 
@@ -45,6 +47,8 @@ type Host struct {
 	LandlockErrno string   `json:"landlock_errno"` // e.g. "ENOSYS"; empty if there is an ABI
 	ProcMasked    []string `json:"proc_masked"`    // mounts because of which a fresh proc would be refused
 	CgroupV2      CgroupV2 `json:"cgroup_v2"`
+
+	OutMounts []outslot.Mount `json:"out_mounts,omitempty"` // provisioned slots of /out, whoever's they are
 
 	RLimits map[string]int64 `json:"rlimits"` // hard limits by name: nofile, fsize, cpu, core, stack, as, nproc, memlock, sigpending
 	SelfExe SelfExe          `json:"self_exe"`

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nsbox/cgroupv2"
+	"nsbox/launcher/outslot"
 	"nsbox/launcher/reason"
 )
 
@@ -122,12 +123,12 @@ func (h *Host) surveyMounts() error {
 	}
 	defer f.Close()
 	mounts, err := mountinfo.GetMountsFromReader(f, func(m *mountinfo.Info) (skip, stop bool) {
-		return !strings.HasPrefix(m.Mountpoint, "/proc") && m.FSType != "proc" && m.FSType != "cgroup2", false
+		return !strings.HasPrefix(m.Mountpoint, "/proc") && m.FSType != "proc" && m.FSType != "cgroup2" && !outslot.Is(m), false
 	})
 	if err != nil {
 		return unreadable(file, err)
 	}
-	h.ProcMasked = procMasks(mounts)
+	h.ProcMasked, h.OutMounts = procMasks(mounts), outslot.Of(mounts)
 
 	self := setting("/proc/self/cgroup")
 	h.CgroupV2.V1Controllers = v1Bound(self)

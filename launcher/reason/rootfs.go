@@ -26,6 +26,8 @@ const (
 	RootfsSourceUnreadable ID = "rootfs_source_unreadable"
 	// RootfsSourceChanged: a host file for the box's root is no longer the one that was examined.
 	RootfsSourceChanged ID = "rootfs_source_changed"
+	// PreparedNotUsable: prepared packages do not fit the program or its interpreter.
+	PreparedNotUsable ID = "prepared_not_usable"
 	// RootfsCacheNotPrivate: the closure cache lies in a directory that others could write to.
 	RootfsCacheNotPrivate ID = "rootfs_cache_not_private"
 )

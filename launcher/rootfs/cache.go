@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -17,34 +18,47 @@ import (
 // maxCacheFile bounds what is read of one entry; a Python closure takes 8 KiB.
 const maxCacheFile = 1 << 20
 
+// Cached is Root.Cached for the host itself.
+func Cached(dir, cmd string, searchPath []string) (*Closure, bool, error) {
+	return Root{}.Cached(dir, cmd, searchPath)
+}
+
 // Cached returns the closure of cmd from dir if one is kept there and Check
 // finds every file unchanged, and whether it was. Otherwise it resolves and
 // keeps the result. dir is created 0700 if need be and must belong to the caller
 // and be open to nobody else: an entry decides what is bound into the box. An
 // entry that cannot be read, parsed or kept costs time only.
-func Cached(dir, cmd string, searchPath []string) (*Closure, bool, error) {
+func (r Root) Cached(dir, cmd string, searchPath []string) (*Closure, bool, error) {
 	if searchPath == nil {
 		searchPath = DefaultSearchPath()
 	}
-	command, err := lookup(cmd, searchPath)
+	command, err := place{dir: r.Dir}.lookup(cmd, searchPath)
 	if err != nil {
 		return nil, false, err
 	}
 	if err := privateDir(dir); err != nil {
 		return nil, false, err
 	}
-	// The search path takes part because a "#!" line with env looks there too.
-	key := strings.Join(append([]string{command}, searchPath...), "\x00")
-	file := filepath.Join(dir, digestOf([]byte(key))[:32]+".closure")
+	file := filepath.Join(dir, r.key(command, searchPath)+".closure")
 	if c := readCached(file); c != nil && c.Command == command && c.Check() == nil {
 		return c, true, nil
 	}
-	c, err := resolve(command, searchPath)
+	c, err := r.resolve(command, searchPath)
 	if err != nil {
 		return nil, false, err
 	}
 	keep(file, c)
 	return c, false, nil
+}
+
+// key names an entry. The search path takes part because a "#!" line with env
+// looks there too.
+func (r Root) key(command string, searchPath []string) string {
+	parts := append([]string{command}, searchPath...)
+	if r != (Root{}) {
+		parts = append(parts, "", r.Dir, r.Prepared, r.PreparedFor, r.Pin, strconv.FormatBool(r.Whole), strconv.FormatBool(r.Packages))
+	}
+	return digestOf([]byte(strings.Join(parts, "\x00")))[:32]
 }
 
 func privateDir(dir string) error {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"sort"
 
@@ -57,32 +56,55 @@ func (c *Closure) Check() error {
 // caller's PATH.
 func DefaultSearchPath() []string { return []string{"/usr/local/bin", "/usr/bin", "/bin"} }
 
-// Resolve finds the program cmd (a bare name searched in searchPath, which may
-// be nil for the default, or an absolute host path) and computes its closure.
-// Every error is a *reason.Error.
+// Root says where a program is looked for, and how much of what lies there the
+// box gets.
+type Root struct {
+	// Dir is the host directory that holds the root; "" is the host's own. With an
+	// interpreter of a Dir come the packages installed there; those of the host
+	// do not: nobody pinned them.
+	Dir string
+	// Whole takes all of Dir and not one program's closure.
+	Whole bool
+	// Prepared is a host directory of packages, on the interpreter's search path;
+	// "" for none. PreparedFor is the Python version it was made for.
+	Prepared, PreparedFor string
+	// Packages brings those of the host's own root too, for the installer.
+	Packages bool
+	// Pin names the content of Dir and Prepared; a closure is kept under it.
+	Pin string
+}
+
+// Resolve finds the program cmd on the host; see Root.Resolve.
 func Resolve(cmd string, searchPath []string) (*Closure, error) {
+	return Root{}.Resolve(cmd, searchPath)
+}
+
+// Resolve finds the program cmd (a bare name searched in searchPath, which may
+// be nil for the default, or an absolute path of the root) and computes its
+// closure. Every error is a *reason.Error.
+func (r Root) Resolve(cmd string, searchPath []string) (*Closure, error) {
 	if searchPath == nil {
 		searchPath = DefaultSearchPath()
 	}
-	p, err := lookup(cmd, searchPath)
+	p, err := place{dir: r.Dir}.lookup(cmd, searchPath)
 	if err != nil {
 		return nil, err
 	}
-	return resolve(p, searchPath)
+	return r.resolve(p, searchPath)
 }
 
-func resolve(command string, searchPath []string) (*Closure, error) {
-	b := newBuilder()
+func (r Root) resolve(command string, searchPath []string) (*Closure, error) {
+	b := newBuilder(r)
 	if err := b.mergedUsr(); err != nil {
 		return nil, explain(command, err)
 	}
 	c := &Closure{Command: command, Program: command}
-	bang, err := readShebang(command)
+	bang, err := b.in.readShebang(command)
 	if err != nil {
 		return nil, err
 	}
 	if bang != nil {
-		if c.Program, c.Args, err = bang.command(command, searchPath); err != nil {
+		if c.Program, c.Args, err = bang.command(b.in, command, searchPath); err != nil {
 			return nil, err
 		}
 		if err := b.script(command); err != nil {
@@ -95,6 +117,14 @@ func resolve(command string, searchPath []string) (*Closure, error) {
 				"the interpreter on its first line cannot be run", "name a script interpreter that is an ELF program", err)
 		}
 		return nil, explain(c.Program, err)
+	}
+	if r.Prepared != "" && c.Python == "" {
+		return nil, reason.New(reason.PreparedNotUsable, c.Program, "is no Python interpreter, which prepared packages are for", "start a script with python3, or take rootfs.prepared out of the policy")
+	}
+	if r.Whole {
+		if err := b.whole(); err != nil {
+			return nil, explain(r.Dir, err)
+		}
 	}
 	c.Nodes, c.Files, c.Notes = b.tree.sortedNodes(), b.tree.sortedIDs(), b.notes
 	for name, p := range b.libraries {
@@ -119,21 +149,27 @@ func explain(what string, err error) error {
 
 // builder gathers one closure.
 type builder struct {
+	root      Root
+	in        place
 	tree      *tree
-	ldcache   map[string]string // the host's ld.so.cache
+	ldcache   map[string]string // the root's ld.so.cache
+	musl      bool              // the program's loader is musl's, which searches by other rules
+	muslDirs  []string          // of its path file; nil if there is none
 	images    map[string]*image // memo by path; nil: not usable
 	libraries map[string]string
+	stdlibDir string // of the interpreter; empty for another program
 	notes     []string
 }
 
-func newBuilder() *builder {
-	b := &builder{tree: newTree(), images: map[string]*image{}, libraries: map[string]string{}}
-	raw, err := os.ReadFile("/etc/ld.so.cache")
+func newBuilder(r Root) *builder {
+	in := place{dir: r.Dir}
+	b := &builder{root: r, in: in, tree: newTree(in), images: map[string]*image{}, libraries: map[string]string{}}
+	raw, err := in.readSmall("/etc/ld.so.cache")
 	if err == nil {
 		err = b.tree.note("/etc/ld.so.cache")
 	}
 	if err != nil {
-		raw = nil // a host without the file has only the default directories
+		raw = nil // a root without the file has only the default directories
 	}
 	b.ldcache = parseLDCache(raw)
 	return b
@@ -175,7 +211,7 @@ func (b *builder) program(c *Closure) error {
 		return err
 	}
 	c.Real = real
-	im, err := readImage(real)
+	im, err := b.in.readImage(real)
 	switch {
 	case errors.Is(err, errWrongArch):
 		return reason.Wrap(reason.ProgramWrongArch, c.Program, "it is not a 64-bit x86-64 program",
@@ -215,6 +251,11 @@ func (b *builder) program(c *Closure) error {
 		return reason.New(reason.LibraryMissing, c.Program, "it needs the library "+missing[0]+", which is not where its loader looks",
 			"install the package that holds "+missing[0])
 	}
+	if im.interp != "" && !b.musl {
+		if err := b.data(isPython); err != nil {
+			return err
+		}
+	}
 	if isPython {
 		return b.pythonExtras(c, main, loaded)
 	}
@@ -227,19 +268,24 @@ func (b *builder) loader(program, interp string, loaded map[string]*object) erro
 	if !path.IsAbs(interp) {
 		return reason.New(reason.LoaderMissing, program, "its ELF loader "+interp+" is not named by an absolute path", "use a regular build of the program")
 	}
-	if _, err := os.Stat(interp); err != nil {
+	if _, err := b.in.stat(interp); err != nil {
 		return reason.Wrap(reason.LoaderMissing, program, "its ELF loader "+interp+" is missing",
 			"install the C library the program was built for (its package holds "+interp+")", err)
 	}
 	if _, err := b.tree.addFile(interp, execute); err != nil {
 		return err
 	}
-	im, err := readImage(interp)
+	im, err := b.in.readImage(interp)
 	if err != nil {
 		return reason.Wrap(reason.LoaderMissing, program, "its ELF loader "+interp+" is unusable", "reinstall the C library", err)
 	}
 	o := &object{image: im, origin: path.Dir(interp)}
 	loaded[path.Base(interp)] = o
+	if isMusl(interp) {
+		if err := b.muslRules(o, interp, loaded); err != nil {
+			return err
+		}
+	}
 	if im.soname != "" {
 		loaded[im.soname] = o
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 
@@ -16,12 +15,12 @@ import (
 const shebangMax = 256
 
 // lookup returns the host path of cmd as execvp would find it.
-func lookup(cmd string, searchPath []string) (string, error) {
+func (r place) lookup(cmd string, searchPath []string) (string, error) {
 	switch {
 	case cmd == "" || strings.IndexByte(cmd, 0) >= 0:
 		return "", reason.New(reason.ProgramNotFound, "program name "+quote(cmd), "is empty or holds a NUL byte", "name a program after --")
 	case path.IsAbs(cmd):
-		return cmd, runnableFile(cmd)
+		return cmd, r.runnableFile(cmd)
 	case strings.Contains(cmd, "/"):
 		return "", reason.New(reason.ProgramNotFound, cmd, "is a relative path; the box has another working directory",
 			"name the program alone or by its absolute path; a script given with --in is run by: -- python3 /in/NAME")
@@ -29,7 +28,7 @@ func lookup(cmd string, searchPath []string) (string, error) {
 	var first error
 	for _, dir := range searchPath {
 		p := path.Join(dir, cmd)
-		err := runnableFile(p)
+		err := r.runnableFile(p)
 		if err == nil {
 			return p, nil
 		}
@@ -42,7 +41,7 @@ func lookup(cmd string, searchPath []string) (string, error) {
 		return "", first
 	}
 	next := "install it, or give its absolute path; the caller's PATH is not used"
-	if near := similar(cmd, searchPath); near != "" {
+	if near := r.similar(cmd, searchPath); near != "" {
 		next = "did you mean " + near + "? Otherwise " + next
 	}
 	return "", reason.New(reason.ProgramNotFound, cmd, "is in none of "+strings.Join(searchPath, ", "), next)
@@ -50,14 +49,14 @@ func lookup(cmd string, searchPath []string) (string, error) {
 
 // similar is a program that is there and that cmd may have meant: the same name
 // with a 3, as python has on Debian, or with two neighbouring letters swapped.
-func similar(cmd string, searchPath []string) string {
+func (r place) similar(cmd string, searchPath []string) string {
 	names := []string{cmd + "3"}
 	for i := 1; i < len(cmd) && len(cmd) <= maxName; i++ {
 		names = append(names, cmd[:i-1]+string(cmd[i])+string(cmd[i-1])+cmd[i+1:])
 	}
 	for _, name := range names {
 		for _, dir := range searchPath {
-			if name != cmd && runnableFile(path.Join(dir, name)) == nil {
+			if name != cmd && r.runnableFile(path.Join(dir, name)) == nil {
 				return name
 			}
 		}
@@ -65,12 +64,20 @@ func similar(cmd string, searchPath []string) string {
 	return ""
 }
 
-func runnableFile(p string) error {
-	fi, err := os.Stat(p)
+// none says that a program is not there.
+func (r place) none() string {
+	if r.dir == "" {
+		return "there is no such program on this host"
+	}
+	return "there is no such program in the root at " + r.dir
+}
+
+func (r place) runnableFile(p string) error {
+	fi, err := r.stat(p)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return reason.Wrap(reason.ProgramNotFound, p, "there is no such program on this host",
-			"give the path of a program on the host; a script given with --in is run by: -- python3 /in/NAME", err)
+		return reason.Wrap(reason.ProgramNotFound, p, r.none(),
+			"give the path of a program that is there; a script given with --in is run by: -- python3 /in/NAME", err)
 	case err != nil:
 		return reason.Wrap(reason.ProgramNotExecutable, p, "it cannot be looked at", "check the permissions of the directories above it", err)
 	case !fi.Mode().IsRegular():
@@ -88,8 +95,8 @@ type shebang struct {
 }
 
 // readShebang returns nil for a file that does not begin with "#!".
-func readShebang(p string) (*shebang, error) {
-	f, err := os.Open(p)
+func (r place) readShebang(p string) (*shebang, error) {
+	f, err := r.open(p)
 	if err != nil {
 		return nil, reason.Wrap(reason.ProgramNotExecutable, p, "it cannot be read", "make it readable for the user that runs nsbox", err)
 	}
@@ -130,7 +137,7 @@ func parseShebang(p string, head []byte) (*shebang, error) {
 
 // command returns what to execute instead of the script. The launcher splits
 // the line, not the kernel inside, so that env is never needed in the box.
-func (s *shebang) command(script string, searchPath []string) (program string, args []string, err error) {
+func (s *shebang) command(r place, script string, searchPath []string) (program string, args []string, err error) {
 	program = s.interpreter
 	if s.arg != "" {
 		args = []string{s.arg}
@@ -143,12 +150,12 @@ func (s *shebang) command(script string, searchPath []string) (program string, a
 		}
 		program, args = words[0], words[1:]
 	}
-	found, err := lookup(program, searchPath)
+	found, err := r.lookup(program, searchPath)
 	if err != nil {
 		return "", nil, reason.Wrap(reason.InterpreterMissing, script, "its interpreter "+quote(program)+" cannot be run",
 			"install the interpreter, or correct the script's first line", err)
 	}
-	inner, err := readShebang(found)
+	inner, err := r.readShebang(found)
 	if err != nil {
 		return "", nil, err
 	}

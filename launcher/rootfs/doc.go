@@ -37,6 +37,19 @@
 // first pthread_exit or pthread_cancel and aborts the process without it; it is
 // part of a Python closure for that reason.
 //
+// # Other roots
+//
+// Root names a directory in place of "/", with the same rules: a link in it
+// leads where it would if the directory were "/". The packages installed there
+// come with its interpreter, since that root is pinned; those of the host do
+// not. Prepared packages stand over the directory where the interpreter looks
+// for them. A root may also be taken whole: its top level is bound, but for what
+// every box makes for itself.
+//
+// Two data directories are part of a closure though nothing names them: the
+// locale C.utf8, without which setlocale fails under C.UTF-8, and for Python the
+// time zones. Terminal descriptions are not: a closure has no terminal.
+//
 // # What the digest means
 //
 // Closure.Digest covers nodes, libraries and file identities, not file contents:

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 )
 
@@ -34,8 +33,8 @@ type image struct {
 
 // readImage parses path. errNotELF and errWrongArch tell apart what the caller
 // reports differently.
-func readImage(path string) (*image, error) {
-	f, err := os.Open(path)
+func (r place) readImage(path string) (*image, error) {
+	f, err := r.open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func Host(dirs []string, binds []Bind, command string, searchPath []string) (*Cl
 	if searchPath == nil {
 		searchPath = DefaultSearchPath()
 	}
-	h := &hostRoot{tree: newTree(), binds: binds}
+	h := &hostRoot{tree: newTree(place{}), binds: binds}
 	for _, dir := range dirs {
 		if err := h.directory(dir); err != nil {
 			return nil, explain(dir, err)
@@ -192,18 +192,18 @@ func (h *hostRoot) shown(real string) bool {
 func (h *hostRoot) find(command string, searchPath []string) (program, real string, err error) {
 	if path.IsAbs(command) || strings.Contains(command, "/") || command == "" {
 		program = command
-		if _, err := lookup(h.onHost(command), nil); err != nil {
+		if _, err := (place{}).lookup(h.onHost(command), nil); err != nil {
 			return "", "", err
 		}
 	} else {
 		for _, dir := range searchPath {
-			if _, err := lookup(h.onHost(path.Join(dir, command)), nil); err == nil {
+			if _, err := (place{}).lookup(h.onHost(path.Join(dir, command)), nil); err == nil {
 				program = path.Join(dir, command)
 				break
 			}
 		}
 		if program == "" {
-			_, err := lookup(command, searchPath)
+			_, err := (place{}).lookup(command, searchPath)
 			if err == nil {
 				err = reason.New(reason.ProgramNotFound, command, "is in none of "+strings.Join(searchPath, ", "), "give its absolute path")
 			}
@@ -219,7 +219,7 @@ func (h *hostRoot) find(command string, searchPath []string) (program, real stri
 	if err := readableInside(real, nsexec.Execute); err != nil {
 		return "", "", err
 	}
-	bang, err := readShebang(real)
+	bang, err := (place{}).readShebang(real)
 	if err != nil || bang == nil {
 		return program, real, err
 	}

@@ -51,6 +51,9 @@ func Layout(c *Closure, o Options) ([]nsexec.Node, error) {
 				byPath[n.Path] = n
 				continue
 			}
+			if n.Path == "/etc/ld.so.cache" && old.Kind == nsexec.BindFile {
+				continue // a whole root brings its own
+			}
 			if old.Kind != nsexec.Dir || n.Kind != nsexec.Dir {
 				return nil, duplicate(old, n)
 			}
@@ -70,12 +73,25 @@ func Layout(c *Closure, o Options) ([]nsexec.Node, error) {
 		if n.Path == "/" {
 			continue
 		}
+		if n.Kind == nsexec.BindDir && boundAbove(byPath, n.Path) {
+			continue // the directory it stands over is there
+		}
 		if up, ok := byPath[path.Dir(n.Path)]; !ok || up.Kind != nsexec.Dir {
 			return nil, reason.New(reason.RootfsBadParent, n.Path, "would lie below "+path.Dir(n.Path)+", which is not a plain directory of the box's root",
 				"choose a program whose files do not lie at a path that nsbox uses itself")
 		}
 	}
 	return nodes, nil
+}
+
+// boundAbove reports whether p lies below a directory that is bound whole.
+func boundAbove(nodes map[string]nsexec.Node, p string) bool {
+	for dir := path.Dir(p); dir != "/"; dir = path.Dir(dir) {
+		if nodes[dir].Kind == nsexec.BindDir {
+			return true
+		}
+	}
+	return false
 }
 
 func (o Options) validate() error {

@@ -140,7 +140,7 @@ func TestLayoutRefuses(t *testing.T) {
 }
 
 func TestTreeKeepsOneClaim(t *testing.T) {
-	tr := newTree()
+	tr := newTree(place{})
 	lib := nsexec.Node{Path: "/a/b", Kind: nsexec.BindFile, Source: "/x", Access: nsexec.Read}
 	exe := lib
 	exe.Access = execute

@@ -3,9 +3,7 @@ package rootfs
 import (
 	"debug/elf"
 	"maps"
-	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"nsbox/nsexec"
@@ -16,13 +14,6 @@ type object struct {
 	*image
 	origin string  // what $ORIGIN stands for
 	parent *object // who asked for it first; nil for the program
-}
-
-// defaultDirs are searched last: Debian's multiarch directories, then those of
-// other distributions. What is found here enters the box's ld.so.cache, so the
-// order in the box's own loader does not matter.
-func defaultDirs() []string {
-	return []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 }
 
 // libs adds everything root needs, breadth first as the loader does, and
@@ -74,7 +65,7 @@ func (b *builder) dlopened(file string, caller *object, loaded map[string]*objec
 func (b *builder) image(p string) *image {
 	im, ok := b.images[p]
 	if !ok {
-		im, _ = readImage(p) // nil on any error: the loader passes over such a file
+		im, _ = b.in.readImage(p) // nil on any error: the loader passes over such a file
 		b.images[p] = im
 	}
 	return im
@@ -96,13 +87,13 @@ func (b *builder) find(name string, o *object) (found string, global bool) {
 			return p, false
 		}
 	}
-	if o.noDeps {
+	if o.noDeps && !b.musl {
 		return "", false
 	}
 	if p := b.ldcache[name]; p != "" && b.image(p) != nil {
 		return p, true
 	}
-	for _, dir := range defaultDirs() {
+	for _, dir := range b.defaultDirs() {
 		if p := dir + "/" + name; b.image(p) != nil {
 			return p, true
 		}
@@ -120,7 +111,7 @@ func (b *builder) ownDirs(o *object) []string {
 			if !ok || !path.IsAbs(d) {
 				continue
 			}
-			if real, err := filepath.EvalSymlinks(d); err == nil {
+			if real, err := b.in.real(d); err == nil {
 				if b.tree.note(real) == nil {
 					dirs = append(dirs, d)
 				}
@@ -158,10 +149,6 @@ func runnable(im *image) bool {
 	return false
 }
 
-func isLoader(soname string) bool { return strings.HasPrefix(soname, "ld-linux") }
-
-// exists reports that p leads to a regular file.
-func exists(p string) bool {
-	fi, err := os.Stat(p)
-	return err == nil && fi.Mode().IsRegular()
+func isLoader(soname string) bool {
+	return strings.HasPrefix(soname, "ld-linux") || isMusl(soname) || strings.HasPrefix(soname, "libc.musl-")
 }

@@ -1,7 +1,6 @@
 package rootfs
 
 import (
-	"os"
 	"path"
 	"sort"
 	"strings"
@@ -51,35 +50,23 @@ func cutPython(base string) (version string, ok bool) {
 // CPython does: by the landmark os.py, upwards from the real binary. It returns
 // the version, which may have come from the directory's name.
 func (b *builder) stdlib(real, version string) (string, error) {
-	dir, version := findStdlib(path.Dir(real), version)
+	dir, version := b.in.findStdlib(path.Dir(real), version)
 	if dir == "" {
 		return "", reason.New(reason.PythonStdlibMissing, real,
 			"no directory above it holds lib/python"+orAny(version)+"/os.py, the landmark of its standard library",
 			"install the interpreter's standard library (Debian: libpython3-stdlib), or name an interpreter in its own prefix")
 	}
+	b.stdlibDir = dir
 	dirs := []string{dir}
-	if lib64 := path.Join(dir, "../../lib64", path.Base(dir)); isDir(path.Join(lib64, "lib-dynload")) && lib64 != dir {
+	if lib64 := path.Join(dir, "../../lib64", path.Base(dir)); b.in.isDir(path.Join(lib64, "lib-dynload")) && lib64 != dir {
 		dirs = append(dirs, lib64) // platlibdir differs from lib: extension modules live apart
 	}
 	for _, d := range dirs {
-		at, err := b.tree.walk(d, true)
+		at, err := b.bindDir(d)
 		if err != nil {
 			return "", err
 		}
-		if err := readableInside(at, nsexec.Read|nsexec.List); err != nil {
-			return "", err
-		}
-		if err := b.tree.note(at); err != nil {
-			return "", err
-		}
-		n := nsexec.Node{Path: at, Kind: nsexec.BindDir, Source: at, Access: nsexec.Read | nsexec.List}
-		if old, ok := b.tree.nodes[at]; ok && old.Kind == nsexec.Dir {
-			delete(b.tree.nodes, at)
-		}
-		if err := b.tree.add(n); err != nil {
-			return "", err
-		}
-		if isDir(path.Join(at, "site-packages")) {
+		if b.root.Dir == "" && b.in.isDir(path.Join(at, "site-packages")) {
 			b.notes = append(b.notes, at+"/site-packages lies inside the standard library and is visible; libraries that its packages need from elsewhere are not")
 		}
 	}
@@ -88,12 +75,12 @@ func (b *builder) stdlib(real, version string) (string, error) {
 
 // findStdlib searches from dir upwards. Without a version only the binary's own
 // prefix is looked at: further up lies some other interpreter's library.
-func findStdlib(dir, version string) (found, foundVersion string) {
+func (r place) findStdlib(dir, version string) (found, foundVersion string) {
 	libs := []string{"lib", "lib64"}
 	if version == "" {
 		for _, lib := range libs {
 			base := path.Join(dir, "..", lib)
-			if v, ok := onlyVersion(base); ok {
+			if v, ok := r.onlyVersion(base); ok {
 				return path.Join(base, "python"+v), v
 			}
 		}
@@ -101,7 +88,7 @@ func findStdlib(dir, version string) (found, foundVersion string) {
 	}
 	for ; ; dir = path.Dir(dir) {
 		for _, lib := range libs {
-			if p := path.Join(dir, lib, "python"+version); exists(path.Join(p, "os.py")) {
+			if p := path.Join(dir, lib, "python"+version); r.exists(path.Join(p, "os.py")) {
 				return p, version
 			}
 		}
@@ -113,14 +100,14 @@ func findStdlib(dir, version string) (found, foundVersion string) {
 
 // onlyVersion returns the one version with a standard library below base; with
 // several, a binary without a version in its name could belong to any.
-func onlyVersion(base string) (version string, ok bool) {
-	entries, err := os.ReadDir(base)
+func (r place) onlyVersion(base string) (version string, ok bool) {
+	entries, err := r.readDir(base)
 	if err != nil {
 		return "", false
 	}
 	for _, e := range entries {
 		v, isPython := cutPython(e.Name())
-		if !isPython || !strings.Contains(v, ".") || !exists(path.Join(base, e.Name(), "os.py")) {
+		if !isPython || !strings.Contains(v, ".") || !r.exists(path.Join(base, e.Name(), "os.py")) {
 			continue
 		}
 		if ok {
@@ -138,11 +125,6 @@ func orAny(version string) string {
 	return version
 }
 
-func isDir(p string) bool {
-	fi, err := os.Stat(p)
-	return err == nil && fi.IsDir()
-}
-
 // pythonExtras adds the libraries of the extension modules and those that only
 // appear at run time. A module whose library is not on the host fails to import
 // there as well: that is a note, not an error.
@@ -155,22 +137,27 @@ func (b *builder) pythonExtras(c *Closure, main *object, loaded map[string]*obje
 	}
 	for _, n := range b.tree.sortedNodes() {
 		dynload := path.Join(n.Path, "lib-dynload")
-		if n.Kind != nsexec.BindDir || !isDir(dynload) {
+		if n.Kind != nsexec.BindDir || !b.in.isDir(dynload) {
 			continue
 		}
 		if err := b.extensions(dynload, caller, loaded); err != nil {
 			return err
 		}
 	}
-	if p, global := b.find(libgcc, main); p == "" {
+	if b.musl {
+		// has no cancellation that needs it
+	} else if p, global := b.find(libgcc, main); p == "" {
 		b.notes = append(b.notes, libgcc+" is not on this host: a thread that ends by pthread_exit aborts the program")
 	} else if at, err := b.tree.addFile(p, nsexec.Read); err != nil {
 		return err
 	} else if global {
 		b.libraries[libgcc] = at
 	}
+	if err := b.packages(b.stdlibDir, c.Python, caller, loaded); err != nil {
+		return err
+	}
 	for _, cfg := range []string{path.Join(path.Dir(c.Program), "pyvenv.cfg"), path.Join(path.Dir(c.Program), "../pyvenv.cfg")} {
-		if exists(cfg) {
+		if b.in.exists(cfg) {
 			b.notes = append(b.notes, c.Program+" belongs to a virtual environment, whose packages are not in the box")
 		}
 	}
@@ -178,7 +165,7 @@ func (b *builder) pythonExtras(c *Closure, main *object, loaded map[string]*obje
 }
 
 func (b *builder) extensions(dynload string, caller *object, loaded map[string]*object) error {
-	entries, err := os.ReadDir(dynload)
+	entries, err := b.in.readDir(dynload)
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func TestStageShapes(t *testing.T) {
 				last = s.Name
 			}
 			for _, d := range c.dirs {
-				if !isDir(filepath.Join(dst, d)) {
+				if !(place{}).isDir(filepath.Join(dst, d)) {
 					t.Errorf("directory %s was not copied", d)
 				}
 			}
@@ -316,7 +316,7 @@ func TestStageNeedsAFreshDirectory(t *testing.T) {
 	kept := put(t, dir, "in/kept", 0o644, nil)
 	_, err := Stage(t.Context(), dir+"/in", nil, 9)
 	wantReason(t, err, reason.InputStagingFailed, "")
-	if !exists(kept) {
+	if !(place{}).exists(kept) {
 		t.Error("a directory that was there before was removed")
 	}
 }

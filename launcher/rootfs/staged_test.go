@@ -24,7 +24,7 @@ func TestRemoveStagedFollowsNothing(t *testing.T) {
 		t.Errorf("something is left: %v", err)
 	}
 	for _, p := range []string{kept, sibling} {
-		if !exists(p) {
+		if !(place{}).exists(p) {
 			t.Errorf("%s was removed", p)
 		}
 	}
@@ -32,7 +32,7 @@ func TestRemoveStagedFollowsNothing(t *testing.T) {
 	must(t, RemoveStaged(dir+"/absent/in"))
 	must(t, os.Symlink(victim, dst))
 	wantReason(t, RemoveStaged(dst), reason.InputStagingFailed, "")
-	if !exists(kept) {
+	if !(place{}).exists(kept) {
 		t.Error("a link in the place of the copy was followed")
 	}
 }

@@ -1,14 +1,11 @@
 package rootfs
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"sort"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -46,12 +43,13 @@ func identify(p string, link bool) (FileID, error) {
 
 // tree collects the nodes of a closure and the identities they rest on.
 type tree struct {
+	in    place // changed only before what stands over it is looked at
 	nodes map[string]nsexec.Node
 	ids   map[string]FileID
 }
 
-func newTree() *tree {
-	return &tree{nodes: map[string]nsexec.Node{}, ids: map[string]FileID{}}
+func newTree(in place) *tree {
+	return &tree{in: in, nodes: map[string]nsexec.Node{}, ids: map[string]FileID{}}
 }
 
 // note records the identity of what p leads to.
@@ -61,7 +59,14 @@ func (t *tree) record(p string, link bool) error {
 	if _, ok := t.ids[p]; ok {
 		return nil
 	}
-	id, err := identify(p, link)
+	at, err := t.in.host(p), error(nil)
+	if !link {
+		at, err = t.in.follow(p)
+	}
+	if err != nil {
+		return err
+	}
+	id, err := identify(at, link)
 	if err != nil {
 		return err
 	}
@@ -69,74 +74,19 @@ func (t *tree) record(p string, link bool) error {
 	return nil
 }
 
-// walk resolves the absolute host path p as the kernel would and keeps each
-// directory and link on the way as a node. The last component becomes no node
-// and is followed only if follow is set. It returns the path without links.
+// walk resolves p in the root and keeps each directory and link on the way as a
+// node. The last component becomes no node and is followed only if follow is
+// set. It returns the path without links.
 func (t *tree) walk(p string, follow bool) (string, error) {
-	if !path.IsAbs(p) {
-		return "", &fs.PathError{Op: "walk", Path: p, Err: errors.New("not an absolute path")}
-	}
-	cur, links := "/", 0
-	todo := strings.Split(p, "/")
-	for len(todo) > 0 {
-		c := todo[0]
-		todo = todo[1:]
-		switch c {
-		case "", ".":
-			continue
-		case "..":
-			cur = path.Dir(cur)
-			continue
+	return t.in.walk(p, follow, func(at, link string) error {
+		if link == "" {
+			return t.add(nsexec.Node{Path: at, Kind: nsexec.Dir, Mode: 0o755})
 		}
-		next, last := path.Join(cur, c), onlyDots(todo)
-		if last && !follow {
-			return next, nil
+		if err := t.add(nsexec.Node{Path: at, Kind: nsexec.Symlink, Source: link}); err != nil {
+			return err
 		}
-		fi, err := os.Lstat(next)
-		if err != nil {
-			return "", err
-		}
-		switch {
-		case fi.Mode()&fs.ModeSymlink != 0:
-			if links++; links > maxLinks {
-				return "", &fs.PathError{Op: "walk", Path: p, Err: unix.ELOOP}
-			}
-			target, err := os.Readlink(next)
-			if err != nil {
-				return "", err
-			}
-			if err := t.add(nsexec.Node{Path: next, Kind: nsexec.Symlink, Source: target}); err != nil {
-				return "", err
-			}
-			if err := t.record(next, true); err != nil {
-				return "", err
-			}
-			if path.IsAbs(target) {
-				cur = "/"
-			}
-			todo = append(strings.Split(target, "/"), todo...)
-		case last:
-			return next, nil
-		case !fi.IsDir():
-			return "", &fs.PathError{Op: "walk", Path: next, Err: unix.ENOTDIR}
-		default:
-			if err := t.add(nsexec.Node{Path: next, Kind: nsexec.Dir, Mode: 0o755}); err != nil {
-				return "", err
-			}
-			cur = next
-		}
-	}
-	return cur, nil
-}
-
-// onlyDots reports that no component of rest changes the result of a walk.
-func onlyDots(rest []string) bool {
-	for _, c := range rest {
-		if c != "" && c != "." {
-			return false
-		}
-	}
-	return true
+		return t.record(at, true)
+	})
 }
 
 // add keeps n unless a bound directory already shows it. The same entry twice
@@ -188,10 +138,11 @@ func (t *tree) addFile(p string, access nsexec.Access) (string, error) {
 			return "", err
 		}
 	}
-	source, err := filepath.EvalSymlinks(at)
+	source, err := t.in.real(at)
 	if err != nil {
 		return "", err
 	}
+	source = t.in.host(source)
 	if err := readableInside(source, access); err != nil {
 		return "", err
 	}

@@ -1,5 +1,6 @@
-// Package stage holds the program that runs inside a box (cmd/nsbox-stage),
-// embedded by `make build`, and gives out an executable descriptor of it.
+// Package stage holds the programs that run inside a box (cmd/nsbox-stage and,
+// for images and wheels, cmd/nsbox-unpack), embedded by `make build`, and gives
+// out an executable descriptor of each.
 //
 // The image is written once into the launcher's private cache directory and
 // then only opened: copying it into a memfd at each start would cost more than
@@ -26,45 +27,56 @@ import (
 //go:embed all:image
 var files embed.FS
 
-const (
-	imageName  = "image/nsbox-stage"
-	digestName = "image/nsbox-stage.sha256"
-	mode       = 0o555
-)
+const mode = 0o555
 
 // Open returns an O_PATH descriptor that execveat(2) with AT_EMPTY_PATH starts
 // as a stage. cacheDir must exist, private to the caller.
 func Open(cacheDir string) (int, error) {
-	digest, err := files.ReadFile(digestName)
+	fd, err := fromImage(cacheDir, "nsbox-stage")
 	if errors.Is(err, fs.ErrNotExist) {
 		return unix.Open("/proc/self/exe", unix.O_PATH|unix.O_CLOEXEC, 0)
 	}
+	return fd, err
+}
+
+// OpenUnpacker does the same for cmd/nsbox-unpack, which reads image and wheel
+// formats. A binary built without the image has no such stage.
+func OpenUnpacker(cacheDir string) (int, error) {
+	fd, err := fromImage(cacheDir, "nsbox-unpack")
+	if errors.Is(err, fs.ErrNotExist) {
+		return -1, errors.New("this nsbox was built without its unpacker; build it with make")
+	}
+	return fd, err
+}
+
+func fromImage(cacheDir, name string) (int, error) {
+	digest, err := files.ReadFile("image/" + name + ".sha256")
 	if err != nil {
 		return -1, err
 	}
-	path := filepath.Join(cacheDir, "stage-"+strings.TrimSpace(string(digest)))
-	if fd, err := open(path); err == nil {
+	path := filepath.Join(cacheDir, strings.TrimPrefix(name, "nsbox-")+"-"+strings.TrimSpace(string(digest)))
+	if fd, err := open(path, name); err == nil {
 		return fd, nil
 	}
-	image, err := files.ReadFile(imageName)
+	image, err := files.ReadFile("image/" + name)
 	if err != nil {
 		return -1, err
 	}
 	if err := renameio.WriteFile(path, image, mode, renameio.WithTempDir(cacheDir), renameio.IgnoreUmask()); err != nil {
 		return -1, fmt.Errorf("the stage image: %w", err)
 	}
-	return open(path)
+	return open(path, name)
 }
 
 // open accepts only what Open itself would have written.
-func open(path string) (int, error) {
+func open(path, name string) (int, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
-	info, infoErr := fs.Stat(files, imageName)
+	info, infoErr := fs.Stat(files, "image/"+name)
 	switch {
 	case err != nil:
 	case infoErr != nil:
