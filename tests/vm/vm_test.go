@@ -74,7 +74,9 @@ func makePayload(t *testing.T, tier string) string {
 	patientPolicy(t, filepath.Join(dir, "nsbox"), filepath.Join(dir, "policy.json"))
 	// Where tests look for the repository they find what they need of it.
 	copyFile(t, filepath.Join(root(t), "go.mod"), filepath.Join(dir, "src", "go.mod"), 0o644)
-	copySources(t, filepath.Join(root(t), "demo"), filepath.Join(dir, "src", "demo"))
+	for _, of := range []string{"demo", "tests/programs"} {
+		copySources(t, filepath.Join(root(t), of), filepath.Join(dir, "src", of))
+	}
 	for _, name := range []string{"txhousing.csv", "summarise.py"} {
 		copyFile(t, filepath.Join(root(t), "demo", name), filepath.Join(dir, name), 0o644)
 	}
