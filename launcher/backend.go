@@ -66,6 +66,9 @@ func (namespaces) survey(req Request, p *policy.Policy) (Facts, error) {
 	}
 	g, err := gather(context.Background(), req, p, st, false)
 	defer g.close()
+	if err == nil {
+		lookForOut(&g.facts, p)
+	}
 	return g.facts, err
 }
 

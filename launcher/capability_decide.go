@@ -313,7 +313,7 @@ func probed(name string, f Facts, surveyed bool) string {
 	case "wall", "stdout", "stderr", "connections":
 		return "nsbox's own clock and counters"
 	case "out":
-		return inBox + "; a provisioned mount was not looked for"
+		return inBox + "; " + f.Out.probed()
 	}
 	return "nothing to probe"
 }

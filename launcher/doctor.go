@@ -140,8 +140,7 @@ func (x *Examination) storage(req DoctorRequest) {
 		x.add(yesFinding("storage", "state-directory", everyBox, how, st.dir))
 		x.add(lockFinding(st))
 	}
-	x.add(Finding{Area: "storage", Name: "provisioned-out", Answer: probe.No, Serves: "out_storage", How: "this release has no provisioned /out to look for",
-		Shown: "/out lives as long as the launcher holds it", Next: "allow it by name: --allow-degraded out_storage"})
+	x.add(outFinding(x.facts))
 }
 
 // lockFinding tries what keeps two attempts apart: a second open file must not

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ type finalizer struct {
 	staged string // inputs' directory, or empty
 	held   int    // /out, or -1
 	copied copies // the exporter's
+	store  *outSlot
+	wiping wiping
 }
 
 // stopProof shows that no process of the box is left: pid 1 was reaped (its pid
@@ -172,6 +175,11 @@ func (f *finalizer) destroyOnce(deadline time.Time) error {
 		errs = append(errs, f.group.Remove(ctx))
 		cancel()
 	}
+	if f.store != nil {
+		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		errs = append(errs, f.store.empty(ctx, f.wiping))
+		cancel()
+	}
 	return errors.Join(append(errs, f.copied.remove(f.kept()))...)
 }
 
@@ -204,6 +212,13 @@ func (f *finalizer) verify() error {
 	}
 	for _, path := range f.copied.beyond(f.kept()) {
 		gone(path)
+	}
+	if f.store != nil {
+		row := attest.Compare("out-emptied", "0 entries, 0 pages, as provisioned", cmp.Or(f.store.left(), "0 entries, 0 pages, as provisioned"), "fstatfs of "+f.store.mount.Path, attest.KernelRead)
+		f.res.Attestation = append(f.res.Attestation, row)
+		if row.Status == attest.Mismatch {
+			left = append(left, fmt.Errorf("%s still has %s", f.store.mount.Path, row.Shown))
+		}
 	}
 	return errors.Join(left...)
 }

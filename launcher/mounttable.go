@@ -11,6 +11,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 
 	"nsbox/launcher/attest"
+	"nsbox/launcher/outslot"
 	"nsbox/nsexec"
 )
 
@@ -74,14 +75,17 @@ func coveringBind(s *nsexec.Spec, want map[string]wantedMount, p string) (wanted
 type wantedMount struct {
 	flags    []string // of the mount itself
 	super    []string // of the file system
+	source   string   // of the mount; empty: any
 	fstype   string   // empty: whatever the source is on
 	optional bool     // this kernel has nothing to cover there
 }
 
 func (w wantedMount) String() string {
 	s := strings.Join(w.flags, ",")
-	if w.fstype != "" {
-		s = w.fstype + " " + s
+	for _, word := range []string{w.source, w.fstype} {
+		if word != "" {
+			s = word + " " + s
+		}
 	}
 	if len(w.super) > 0 {
 		s += " " + strings.Join(w.super, ",")
@@ -103,6 +107,9 @@ func (w wantedMount) shownBy(m *mountinfo.Info) string {
 	got := wantedMount{flags: among(w.flags, m.Options), super: among(w.super, m.VFSOptions)}
 	if w.fstype != "" {
 		got.fstype = m.FSType
+	}
+	if w.source != "" {
+		got.source = m.Source
 	}
 	s := got.String()
 	if m.Optional != "" {
@@ -144,7 +151,13 @@ func wantedMounts(s *nsexec.Spec, maskable map[string]bool) map[string]wantedMou
 				}
 			}
 		case nsexec.Storage:
-			out[n.Path] = wantedMount{flags: []string{"rw", "nosuid", "nodev", "noexec"}} // on whatever disk the store is
+			if n.Bytes == 0 {
+				out[n.Path] = wantedMount{flags: []string{"rw", "nosuid", "nodev", "noexec"}} // on whatever disk the store is
+				continue
+			}
+			w := wantedTmpfs(n)
+			w.source = outslot.Source
+			out[n.Path] = w
 		}
 	}
 	return out

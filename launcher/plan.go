@@ -39,6 +39,7 @@ type Facts struct {
 
 	// Slot is which of Identity's; the launcher holds its lock.
 	Slot int
+	Out  OutFacts // provisioned storage for /out
 }
 
 // Plan is what will be done, decided before anything is. It is never changed;
@@ -134,6 +135,9 @@ func MakePlan(req Request, p *policy.Policy, src policy.Source, f Facts) (*Plan,
 	if stands := probe.Check(f.Host); len(stands) > 0 {
 		return nil, stands[0]
 	}
+	if p.OutStorage == policy.OutProvisioned && p.Exports() && !f.Out.Ready {
+		return nil, f.Out.refusal()
+	}
 	weak := weaknesses(p, f)
 	if err := refuseUnallowed(weak, allowed); err != nil {
 		return nil, err
@@ -172,9 +176,13 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 	if len(req.Inputs) > 0 {
 		in = stagedPlaceholder
 	}
+	out := ""
+	if f.Out.Ready {
+		out = outPlaceholder
+	}
 	nodes, err := rootfs.Layout(f.Closure, rootfs.Options{
 		StagedIn: in, ScratchBytes: l.Scratch.Bytes, ScratchInodes: l.Scratch.Inodes,
-		OutBytes: l.Out.Bytes, OutInodes: l.Out.Inodes, NoOut: !p.Exports(), ScratchExec: p.ScratchExec(), Tmp: p.Writable("/tmp"), Shm: p.Writable("/dev/shm"), Everyday: p.AnyProgram(),
+		OutBytes: l.Out.Bytes, OutInodes: l.Out.Inodes, OutSource: out, NoOut: !p.Exports(), ScratchExec: p.ScratchExec(), Tmp: p.Writable("/tmp"), Shm: p.Writable("/dev/shm"), Everyday: p.AnyProgram(),
 		WorkloadUID: id.Workload.UID, WorkloadGID: id.Workload.GID, ExporterUID: id.Exporter.UID,
 		Names: pl.Network.names(), Certificates: pl.Network.certificates(),
 	})
@@ -232,6 +240,7 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 const (
 	maxEntries        = 4096 // of /out that the exporter looks at, whatever out_inodes allows
 	stagedPlaceholder = "/staged-inputs-of-the-attempt"
+	outPlaceholder    = "/slot-of-the-attempt"
 	// stagingPoint is mounted over in the box's own mount namespace only, and
 	// nothing is created in it. A host without /dev/null could not start a box anyway.
 	stagingPoint = "/dev"
@@ -246,8 +255,8 @@ func deniedBy(p *policy.Policy, store string, n nsexec.Node) error {
 		return reason.New(reason.PolicyUnenforceable, what, "filesystem.denied_mounts forbids it by "+rule, "run a program that does not need it, or remove the entry from the policy")
 	}
 	switch n.Kind {
-	case nsexec.BindDir, nsexec.BindFile, nsexec.Device, nsexec.Tmpfs, nsexec.Part:
-		if rule, denied := p.DeniesTarget(n.Path, n.Kind == nsexec.Tmpfs || n.Kind == nsexec.Part); denied {
+	case nsexec.BindDir, nsexec.BindFile, nsexec.Device, nsexec.Tmpfs, nsexec.Part, nsexec.Storage:
+		if rule, denied := p.DeniesTarget(n.Path, n.Kind == nsexec.Tmpfs || n.Kind == nsexec.Part || n.Kind == nsexec.Storage); denied {
 			return refuse(n.Path, rule)
 		}
 	}

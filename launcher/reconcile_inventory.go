@@ -40,6 +40,9 @@ func (s *state) inventory(r *remains) []string {
 	for _, n := range s.parts(r) {
 		list = append(list, "remove "+s.path(r.marker.Attempt)+"/"+n)
 	}
+	if o := r.keepsOut(); o != nil {
+		list = append(list, "remove what is in "+o.mount.Path)
+	}
 	if t := r.temp(); t != "" && !missing(t) {
 		list = append(list, "remove "+t)
 	}
@@ -77,7 +80,7 @@ func (s *state) removeParts(ctx context.Context, p *prover, id string, r *remain
 	for _, n := range s.parts(r) {
 		errs = append(errs, removeIn(s.path(id), n))
 	}
-	return errors.Join(append(errs, r.removeTemp())...)
+	return errors.Join(append(errs, s.emptyOut(ctx, p, r), r.removeTemp())...)
 }
 
 // removeTemp removes what a delivery that was cut off left. Its name has the

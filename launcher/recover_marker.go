@@ -30,6 +30,7 @@ type marker struct {
 	Dir     fileID      `json:"dir"`
 	Cgroup  string      `json:"cgroup,omitempty"` // directory below which the job cgroup may be made
 	IDs     *probe.Slot `json:"ids,omitempty"`    // exclusive host ids; nil: no such proof
+	Out     *outRef     `json:"out,omitempty"`    // provisioned slot of /out; nil: held
 	Deliver string      `json:"deliver,omitempty"`
 	Exe     fileID      `json:"exe,omitzero"` // the launcher's program
 }

@@ -45,6 +45,9 @@ func (r *remains) adopt(m marker) {
 			m.IDs = &ids
 		}
 	}
+	if m.Out == nil {
+		m.Out = parseOutRef(r.data(journal.Attempt, "out"))
+	}
 	r.marker = m
 }
 
@@ -78,7 +81,7 @@ func (p *prover) prove(ctx context.Context, r *remains) (by string, err error) {
 		return "lost_by_reboot", nil
 	case r.intact && !r.state.Has(journal.BoxIntent):
 		return "no box was started", nil
-	case r.intact && r.state.Has(journal.StopProved) && (!r.state.Has(journal.ExporterIntent) || r.state.Has(journal.ExporterStopped)):
+	case r.intact && r.state.Has(journal.StopProved) && !r.mayBeWiping() && (!r.state.Has(journal.ExporterIntent) || r.state.Has(journal.ExporterStopped)):
 		return "recorded earlier", nil
 	}
 	var shown []string
@@ -92,7 +95,7 @@ func (p *prover) prove(ctx context.Context, r *remains) (by string, err error) {
 	}
 	// The exporter's box is not in the job cgroup.
 	exporting := !r.intact || r.state.Has(journal.ExporterIntent) && !r.state.Has(journal.ExporterStopped)
-	if !inGroup || exporting {
+	if !inGroup || exporting || r.mayBeWiping() {
 		if r.marker.IDs == nil || p.slots == nil {
 			return "", errors.New("neither a job cgroup nor exclusive ids show who belongs to it")
 		}

@@ -59,10 +59,8 @@ func weaknesses(p *policy.Policy, f Facts) []weakness {
 			"the workload's ids are still no ids of the launcher's",
 			"what a kernel escape could reach with this launcher's rights", "run nsbox as a dedicated user without these rights"})
 	}
-	if p.Exports() {
-		out = append(out, weakness{policy.DimOutStorage, reason.DegradedNotAllowed, "/out is held by the launcher, not provisioned by an operator",
-			"a bounded tmpfs made inside the box and held by a descriptor of the launcher",
-			"an artifact that is not exported yet when the launcher dies", ""})
+	if p.Exports() && p.OutStorage != policy.OutHeld && !f.Out.Ready {
+		out = append(out, f.Out.weakness())
 	}
 	const instead, notCovered = "mounts and modes alone decide on files", "a second layer below a fault in the mount table"
 	if e := f.Host.LandlockRefusal(); e != nil {
@@ -210,7 +208,7 @@ func restrictions(pl *Plan, p *policy.Policy, f Facts) []Restriction {
 	add("stderr", streamText(l.Log.Stderr, pl.LiveStderr), "launcher, counted pipe", "")
 	add("scratch", fmt.Sprintf("%d bytes, %d inodes", l.Scratch.Bytes, l.Scratch.Inodes), "tmpfs size, nr_inodes", "")
 	if p.Exports() {
-		add("out", fmt.Sprintf("%d bytes, %d inodes", l.Out.Bytes, l.Out.Inodes), "tmpfs size, nr_inodes", policy.DimOutStorage)
+		add("out", fmt.Sprintf("%d bytes, %d inodes", l.Out.Bytes, l.Out.Inodes), outPrimitive(p, f.Out), policy.DimOutStorage)
 	} else {
 		add("out", "nothing leaves", "there is no /out", "")
 	}

@@ -82,6 +82,7 @@ type run struct {
 	mark       *mark
 	slots      *slots
 	slot       *slot
+	store      *outSlot // provisioned /out, or nil
 	group      *cgroupv2.Group
 	limitRows  []attest.Row // of the job cgroup, written and read back
 	self       int
@@ -101,7 +102,10 @@ func (r *run) whole(ctx context.Context) {
 		r.refuse(err)
 		return
 	}
-	defer func() { r.slot.release(r.slotClean()) }()
+	defer func() {
+		r.store.release()
+		r.slot.release(r.slotClean())
+	}()
 	if err := r.decide(ctx, id); err != nil {
 		r.refuse(err)
 		return
@@ -128,7 +132,7 @@ func (r *run) whole(ctx context.Context) {
 		r.refuse(err)
 		return
 	}
-	m := marker{Boot: boot, IDs: r.ids(), Deliver: r.req.Deliver}
+	m := marker{Boot: boot, IDs: r.ids(), Out: r.store.ref(), Deliver: r.req.Deliver}
 	if r.plan.UseCgroup {
 		m.Cgroup = r.gathered.cgroup.Path()
 	}

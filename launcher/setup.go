@@ -47,7 +47,7 @@ func (r *run) decide(ctx context.Context, id string) error {
 		return err
 	}
 	if r.slots, err = openSlots(r.gathered.facts.Host.BootID); err == nil {
-		r.slot, err = r.slots.take(r.gathered.facts.Identity, id)
+		err = r.takeSlot(p, id)
 	}
 	if err != nil {
 		r.gathered.close()
@@ -82,7 +82,7 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	defer cancel()
 	a := r.att
 	if err := a.record(journal.Attempt, map[string]string{"attempt": a.id, "policy": r.res.Digests.Policy, "boot": r.gathered.facts.Host.BootID,
-		"nonce": r.mark.Nonce, "dir": r.mark.Dir.String(), "ids": slotText(*r.mark.IDs), "deliver": r.req.Deliver,
+		"nonce": r.mark.Nonce, "dir": r.mark.Dir.String(), "ids": slotText(*r.mark.IDs), "out": r.store.ref().String(), "deliver": r.req.Deliver,
 		keepResults: strconv.Itoa(r.plan.Lifecycle.Retention.ResultsDays), keepAudit: strconv.Itoa(r.plan.Lifecycle.Retention.AuditDays)}); err != nil {
 		return nil, err
 	}
@@ -229,6 +229,8 @@ func (r *run) spawn(ctx context.Context) (*nsexec.Box, error) {
 			spec.Root[i].Source = r.staged
 		case certificatesPlaceholder:
 			spec.Root[i].Source = r.gathered.facts.Certificates.Path
+		case outPlaceholder:
+			spec.Root[i].Source = r.store.mount.Path
 		}
 	}
 	spec.Filter, spec.InitFilter = r.filters.workload, r.filters.init
@@ -262,6 +264,11 @@ func (r *run) attest(box *nsexec.Box) error {
 		spec.Rlimits = append(spec.Rlimits[:len(spec.Rlimits):len(spec.Rlimits)], nsexec.Rlimit{Name: "as", Resource: unix.RLIMIT_AS, Soft: limit, Hard: limit})
 	}
 	rows, err := inspect(box, &spec)
+	if err == nil && r.store != nil {
+		var stored []attest.Row
+		stored, err = r.store.rows(box.Held)
+		rows = append(rows, stored...)
+	}
 	if err != nil {
 		return reason.Wrap(reason.AttestUnreadable, "what the kernel shows of the box", "could not be read", "nothing was started", err)
 	}

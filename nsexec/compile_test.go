@@ -273,13 +273,15 @@ func drawNodes(r *rapid.T) []Node {
 		if slices.ContainsFunc(nodes, func(n Node) bool { return n.Path == at }) {
 			continue
 		}
-		n := Node{Path: at, Kind: rapid.SampledFrom([]NodeKind{Dir, File, Symlink, BindDir, BindFile, Device, Tmpfs, Proc}).Draw(r, "kind"),
+		n := Node{Path: at, Kind: rapid.SampledFrom([]NodeKind{Dir, File, Symlink, BindDir, BindFile, Device, Tmpfs, Storage, Proc}).Draw(r, "kind"),
 			Access: Access(rapid.IntRange(0, 15).Draw(r, "access"))}
 		switch n.Kind {
 		case Symlink:
 			n.Source = "to"
 		case BindDir, BindFile, Device:
 			n.Source = "/usr"
+		case Storage:
+			n.Source, n.Bytes, n.Inodes = "/usr", 4096, 4
 		case Tmpfs:
 			n.Bytes, n.Inodes, n.Mode = 4096, 4, 0o700
 		case File:

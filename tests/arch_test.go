@@ -18,17 +18,18 @@ import (
 // the test, so a new one is placed on purpose. Test files are not held to it.
 func mayImport() map[string][]string {
 	return map[string][]string{
-		"cmd/nsbox": {"launcher", "launcher/attest", "launcher/endpoint", "launcher/policy", "launcher/probe", "launcher/reason", "nsexec", "exporter", "exporter/wipe", "seccompgen"},
+		"cmd/nsbox": {"launcher", "launcher/provision", "launcher/attest", "launcher/endpoint", "launcher/policy", "launcher/probe", "launcher/reason", "nsexec", "exporter", "exporter/wipe", "seccompgen"},
 		// The image of the box's own processes: nothing of the launcher's side in it.
 		"cmd/nsbox-stage": {"nsexec", "exporter", "exporter/wipe"},
 		"launcher": {"launcher/policy", "launcher/outslot", "launcher/probe", "launcher/stage", "launcher/attest", "launcher/journal", "launcher/rootfs", "launcher/store", "launcher/lockfile", "launcher/unpack/request", "launcher/reason", "launcher/endpoint", "launcher/broker", "cgroupv2/scope",
 			"nsexec", "cgroupv2", "seccompgen", "seccompgen/filter", "exporter", "exporter/wipe"},
 
-		"launcher/policy":   {"launcher/reason", "launcher/endpoint"},
-		"launcher/probe":    {"launcher/reason", "launcher/outslot", "cgroupv2"},
-		"launcher/rootfs":   {"launcher/reason", "nsexec"},
-		"launcher/store":    {"launcher/reason"},
-		"launcher/lockfile": {"launcher/reason"},
+		"launcher/provision": {"launcher/reason", "launcher/probe", "launcher/outslot"},
+		"launcher/policy":    {"launcher/reason", "launcher/endpoint"},
+		"launcher/probe":     {"launcher/reason", "launcher/outslot", "cgroupv2"},
+		"launcher/rootfs":    {"launcher/reason", "nsexec"},
+		"launcher/store":     {"launcher/reason"},
+		"launcher/lockfile":  {"launcher/reason"},
 		// What reads strangers' formats runs in a box and knows nothing of nsbox.
 		"launcher/unpack":         {"launcher/unpack/request"},
 		"launcher/unpack/request": {},

@@ -86,6 +86,8 @@ func commandLine(args []string, c *console, run runner) (status int) {
 		err = addToStore(c, inv.Store.Add)
 	case "store digest":
 		err = digestDirectory(c, inv.Store.Digest)
+	case "provision":
+		err = provisionHost(c, inv.Provision)
 	case "version":
 		err = showVersion(c, inv.Version.JSON)
 	default:

@@ -24,6 +24,7 @@ type grammar struct {
 	Verify    verifyFlags     `cmd:""`
 	Prep      prepFlags       `cmd:""`
 	Store     storeCommand    `cmd:""`
+	Provision provisionFlags  `cmd:""`
 }
 
 type execFlags struct {
@@ -147,6 +148,7 @@ func wording() map[string]words {
 	cleanWording(texts)
 	verifyWording(texts)
 	storeWording(texts)
+	provisionWording(texts)
 	return texts
 }
 

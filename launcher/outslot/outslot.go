@@ -60,6 +60,12 @@ func Of(mounts []*mountinfo.Info) []Mount {
 	return out
 }
 
+// Mounts reads this process's mount table.
+func Mounts() ([]Mount, error) {
+	all, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return !Is(m), false })
+	return Of(all), err
+}
+
 func dev(major, minor int) string { return fmt.Sprintf("%d:%d", major, minor) }
 
 // Dev writes a device as mountinfo does.
@@ -98,8 +104,8 @@ func ReadRecord(slot string) (Record, error) {
 	return r, nil
 }
 
-// Text is the record as it stands in its file.
-func (r Record) Text() string { return "boot " + r.Boot + " dev " + r.Dev + "\n" }
+// String is the record as the line in its file.
+func (r Record) String() string { return "boot " + r.Boot + " dev " + r.Dev }
 
 // Seen is what the kernel shows of a slot's root at this moment.
 type Seen struct {

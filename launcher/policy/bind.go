@@ -261,8 +261,6 @@ func (d *decoder) reserved() {
 
 func reservedKey(key string) string {
 	switch key {
-	case "out_storage":
-		return "a provisioned /out"
 	}
 	return ""
 }

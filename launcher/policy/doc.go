@@ -19,7 +19,7 @@
 //     (Limits), ids, env_allowlist (Environ), exec_allowlist (PythonOnly,
 //     AnyProgram), rootfs (Root),
 //     denied_mounts (Denies, DeniesTarget), allowed_names, cleanup_retries,
-//     host_launcher.uid, degrade.
+//     host_launcher.uid, out_storage, degrade.
 //   - carried: names and remarks that identify the policy in the plan and the
 //     result. policy_id, policy_version, workload_id, note, reason, blockers,
 //     provisional, and a status that claims nothing.

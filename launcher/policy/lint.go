@@ -48,7 +48,7 @@ func Lint(p *Policy) []Note {
 	} else {
 		note("execution_identity.host_launcher.uid", fmt.Sprintf("only host uid %d may launch", *l.UID))
 	}
-	note("filesystem.export_scope", "the document asks for a provisioned /out; with one held by the launcher the dimension "+DimOutStorage+" is degraded and has to be allowed by name")
+	note("filesystem.export_scope", p.storageNote())
 	note("resources.io_write_rate", "nothing enforces it: tmpfs is outside the io controller. Writes are bounded by sizes and deadlines only")
 	note("process_policy.exec_allowlist", p.execNote())
 	p.rootfsLint(note)

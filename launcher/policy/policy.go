@@ -132,6 +132,9 @@ type Policy struct {
 
 	Blockers []string `json:"blockers"`
 
+	// OutStorage is whose storage /out is: provisioned (also if left out) or held.
+	OutStorage Word `json:"out_storage,omitempty"`
+
 	// Degrade is the operator's word in the file, as --allow-degraded is on the
 	// command line. The spec's own document does not have it.
 	Degrade []string `json:"degrade,omitempty"`

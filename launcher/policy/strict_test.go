@@ -93,7 +93,7 @@ func TestStrictDecoding(t *testing.T) {
 		{"list for object", replaced(t, `"isolation_backend": {`, `"isolation_backend": [], "x": {`), invalid, "isolation_backend", here, "an object is wanted"},
 		{"short deadline", replaced(t, `"value": 70,`, `"value": 64,`), invalid, "resources.attempt_hard_deadline.value", here, "1m5s"},
 		{"long wall", replaced(t, `"value": 30,`, `"value": 36,`), invalid, "resources.attempt_hard_deadline.value", 262, "below the sum"},
-		{"reserved out_storage", replaced(t, `"policy_id"`, `"out_storage": null, "policy_id"`), reason.PolicyReserved, "out_storage", here, "reserved"},
+		{"another storage", replaced(t, `"policy_id"`, `"out_storage": "disk", "policy_id"`), reason.PolicyUnenforceable, "out_storage", here, "provisioned"},
 		{"destinations", replaced(t, `"allowed_destinations": []`, `"allowed_destinations": [{"host":"a"}]`), invalid, "network.allowed_destinations[0]", here, "a string is wanted"},
 		{"degrade", replaced(t, `"policy_id"`, `"degrade": ["memory", "speed"], "policy_id"`), reason.DegradeUnknown, "degrade[1]", here, "no dimension"},
 		{"deep nesting", []byte(deep), invalid, "", 1, "deeper"},

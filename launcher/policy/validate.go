@@ -45,6 +45,7 @@ func (d *decoder) validate(p *Policy) {
 	d.points(p)
 	d.switches(p)
 	d.evidence(p)
+	d.storage(p)
 	d.words(p)
 	for i, name := range p.Degrade {
 		if next := badDimension(name); next != "" {

@@ -92,17 +92,21 @@ func (p *Policy) wordRules() []wordRule {
 }
 
 // exportScopes returns the accepted texts: one per name that may leave, or one
-// for several files.
+// for several files; others where the document asks for less storage.
 func (p *Policy) exportScopes() []string {
 	if !p.Exports() {
 		return []string{"nothing_is_exported"}
 	}
+	before, after := "per_job_host_dir_bound_at_/out_", "_on_operator_provisioned_bounded_tmpfs"
+	if p.OutStorage == OutHeld {
+		before, after = "per_job_tmpfs_at_/out_", "_held_by_the_launcher"
+	}
 	if p.Resources.OutFileCountAccept.Value > 1 {
-		return []string{"per_job_host_dir_bound_at_/out_files_of_allowed_names_on_operator_provisioned_bounded_tmpfs"}
+		return []string{before + "files_of_allowed_names" + after}
 	}
 	scopes := make([]string, 0, len(p.ArtifactExport.AllowedNames))
 	for _, name := range p.ArtifactExport.AllowedNames {
-		scopes = append(scopes, "per_job_host_dir_bound_at_/out_single_file_"+name+"_on_operator_provisioned_bounded_tmpfs")
+		scopes = append(scopes, before+"single_file_"+name+after)
 	}
 	return scopes
 }

@@ -38,18 +38,18 @@ type Slot struct {
 }
 
 // Slots is how many attempts can run at once.
-func (i Identity) Slots() int { return int(min(i.UID.Count, i.GID.Count) / idsPerSlot) }
+func (i Identity) Slots() int { return int(min(i.UID.Count, i.GID.Count) / IDsPerSlot) }
 
 // Map returns the ids of slot number slot, counted from 0. The error is a
 // *reason.Error with IdentitySlotsExhausted.
 func (i Identity) Map(slot int) (Slot, error) {
 	if slot < 0 || slot >= i.Slots() {
 		return Slot{}, reason.New(reason.IdentitySlotsExhausted, "identity slot "+strconv.Itoa(slot),
-			fmt.Sprintf("the ranges of %s hold %d slots of %d ids", i.Source, i.Slots(), idsPerSlot),
+			fmt.Sprintf("the ranges of %s hold %d slots of %d ids", i.Source, i.Slots(), IDsPerSlot),
 			"wait for running attempts, or assign a larger subordinate range")
 	}
 	at := func(k int64) HostID {
-		off := int64(slot)*idsPerSlot + k
+		off := int64(slot)*IDsPerSlot + k
 		return HostID{UID: i.UID.Start + off, GID: i.GID.Start + off}
 	}
 	return Slot{Root: at(0), Workload: at(1), ExportRoot: at(2), Exporter: at(3)}, nil
@@ -116,7 +116,7 @@ func subordinate(h *Host) (Identity, error) {
 	}{{"/etc/subuid", h.SubUID}, {"/etc/subgid", h.SubGID}} {
 		if len(m.ranges) == 0 {
 			return Identity{}, reason.New(reason.SubordinateRangeMissing, m.file+": "+account(h),
-				fmt.Sprintf("no usable range of %d ids and more is assigned, and running without one is not supported yet%s", idsPerSlot, firstProblem(h)),
+				fmt.Sprintf("no usable range of %d ids and more is assigned, and running without one is not supported yet%s", IDsPerSlot, firstProblem(h)),
 				assignCommand(h))
 		}
 	}

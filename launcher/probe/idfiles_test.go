@@ -163,7 +163,7 @@ func FuzzAccounts(f *testing.F) {
 		}
 		all := parseSubIDs("f", sub, &bad)
 		for _, r := range usable("f", all, "alice", 1000, taken, &bad) {
-			if r.Count < idsPerSlot || r.Start < 1 || r.end()-1 > maxID {
+			if r.Count < IDsPerSlot || r.Start < 1 || r.end()-1 > maxID {
 				t.Fatalf("unusable range %v", r)
 			}
 			for _, id := range append(taken, 0, 1000, overflowID, noID16) {

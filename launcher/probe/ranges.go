@@ -6,7 +6,8 @@ import (
 )
 
 const (
-	idsPerSlot = 4 // box root, workload, exporter's root, exporter
+	// IDsPerSlot is how many ids one attempt has.
+	IDsPerSlot = 4 // box root, workload, exporter's root, exporter
 
 	overflowID = 65534 // what an unmapped id looks like
 	noID16     = 65535 // "no id" for 16-bit interfaces
@@ -43,12 +44,12 @@ func usable(file string, all []subID, user string, uid int64, taken []int64, bad
 		}
 		n := len(out)
 		for _, r := range without(e.Range, append([]int64{0, uid, overflowID, noID16}, taken...)) {
-			if r.Count >= idsPerSlot {
+			if r.Count >= IDsPerSlot {
 				out = append(out, r)
 			}
 		}
 		if len(out) == n {
-			bad.add("%s: range %d:%d of %s has no %d consecutive ids that are not in use", file, e.Start, e.Count, e.owner, idsPerSlot)
+			bad.add("%s: range %d:%d of %s has no %d consecutive ids that are not in use", file, e.Start, e.Count, e.owner, IDsPerSlot)
 		}
 	}
 	slices.SortFunc(out, func(a, b Range) int {

@@ -115,6 +115,15 @@ func (h *Host) surveyAccounts() {
 	}
 }
 
+// Accounts is what a survey by the user uid would say of accounts, groups and
+// subordinate ids, and nothing else. With -1 it is that of nobody: FreeSubID is
+// where useradd would put a new account's range.
+func Accounts(uid int) *Host {
+	h := &Host{UID: uid, RealUID: uid, GID: -1, RealGID: -1}
+	h.surveyAccounts()
+	return h
+}
+
 func (h *Host) surveyMounts() error {
 	const file = "/proc/self/mountinfo"
 	f, err := os.Open(file)

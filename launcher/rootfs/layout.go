@@ -22,11 +22,12 @@ type Options struct {
 	ScratchInodes int64
 	OutBytes      int64
 	OutInodes     int64
-	NoOut         bool // nothing may leave, so there is no /out; the two above are not looked at
-	ScratchExec   bool // what is written to /scratch may be executed
-	Tmp, Shm      bool // /tmp and /dev/shm, as directories of the tmpfs at /scratch
-	Everyday      bool // the devices that interactive programs expect, and a devpts for terminals
-	WorkloadUID   int  // inside; distinct from ExporterUID, 0 and 65534
+	OutSource     string // host directory that is /out, a file system of its own; empty: a tmpfs is made
+	NoOut         bool   // nothing may leave, so there is no /out; the two above are not looked at
+	ScratchExec   bool   // what is written to /scratch may be executed
+	Tmp, Shm      bool   // /tmp and /dev/shm, as directories of the tmpfs at /scratch
+	Everyday      bool   // the devices that interactive programs expect, and a devpts for terminals
+	WorkloadUID   int    // inside; distinct from ExporterUID, 0 and 65534
 	WorkloadGID   int
 	ExporterUID   int
 	Names         []HostName // what /etc/hosts knows besides localhost
@@ -117,8 +118,10 @@ func (o Options) validate() error {
 	if o.WorkloadUID == o.ExporterUID {
 		return bad("exporter uid equal to workload uid", int64(o.ExporterUID))
 	}
-	if o.StagedIn != "" && !path.IsAbs(o.StagedIn) {
-		return reason.New(reason.RootfsBadOptions, quote(o.StagedIn), "is not an absolute path", "report this as a fault of nsbox")
+	for _, dir := range []string{o.StagedIn, o.OutSource} {
+		if dir != "" && !path.IsAbs(dir) {
+			return reason.New(reason.RootfsBadOptions, quote(dir), "is not an absolute path", "report this as a fault of nsbox")
+		}
 	}
 	return nil
 }
@@ -134,6 +137,10 @@ func (o Options) ownNodes() []nsexec.Node {
 	tmpfs := func(p string, bytes, inodes int64) nsexec.Node {
 		return nsexec.Node{Path: p, Kind: nsexec.Tmpfs, Mode: 0o700, Bytes: bytes, Inodes: inodes,
 			UID: o.WorkloadUID, GID: o.WorkloadGID, Access: rlw}
+	}
+	out := tmpfs("/out", o.OutBytes, o.OutInodes)
+	if o.OutSource != "" {
+		out.Kind, out.Source, out.Mode = nsexec.Storage, o.OutSource, 0
 	}
 	device := func(p string, a nsexec.Access) nsexec.Node {
 		return nsexec.Node{Path: p, Kind: nsexec.Device, Source: p, Access: a}
@@ -156,7 +163,7 @@ func (o Options) ownNodes() []nsexec.Node {
 		link("/dev/stderr", "/proc/self/fd/2"),
 	}
 	if !o.NoOut {
-		nodes = append(nodes, tmpfs("/out", o.OutBytes, o.OutInodes))
+		nodes = append(nodes, out)
 	}
 	scratch := &nodes[2]
 	if o.ScratchExec {
