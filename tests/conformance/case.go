@@ -117,7 +117,7 @@ func (c *Case) Do(j harness.Job) *harness.Run {
 // Begin starts a job within the profile's outer deadline; Keep must follow Wait.
 func (c *Case) Begin(j harness.Job) *harness.Live {
 	if j.Within == 0 {
-		j.Within = deadlines[c.fixture.Profile]
+		j.Within = deadlines()[c.fixture.Profile]
 	}
 	if j.Policy == nil && j.PolicyArg == "" {
 		j.Policy = c.Profile(c.fixture.Profile)

@@ -186,7 +186,7 @@ func TestSelect(t *testing.T) {
 	all := All()
 	seen := map[string]bool{}
 	for _, f := range all {
-		if seen[f.ID] || f.Title == "" || f.Attempt == "" || f.Shows == "" || f.Cannot == "" || f.Run == nil || deadlines[f.Profile] == 0 {
+		if seen[f.ID] || f.Title == "" || f.Attempt == "" || f.Shows == "" || f.Cannot == "" || f.Run == nil || deadlines()[f.Profile] == 0 {
 			t.Errorf("%s is doubled or incomplete", f.ID)
 		}
 		seen[f.ID] = true

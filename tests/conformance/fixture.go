@@ -32,15 +32,17 @@ type Fixture struct {
 
 // deadlines are the profiles' outer deadlines: how long one run of nsbox may
 // take before the harness kills it and the fixture fails.
-var deadlines = map[string]time.Duration{
-	"TP-PROD": 70 * time.Second, "TP-WALL": 8 * time.Second, "TP-CPU": 50 * time.Second, "TP-AGG": 40 * time.Second,
-	"TP-MEM": 30 * time.Second, "TP-PID": 15 * time.Second, "TP-FD": 15 * time.Second, "TP-LOG": 25 * time.Second, "TP-SCR": 30 * time.Second,
+func deadlines() map[string]time.Duration {
+	return map[string]time.Duration{
+		"TP-PROD": 70 * time.Second, "TP-WALL": 8 * time.Second, "TP-CPU": 50 * time.Second, "TP-AGG": 40 * time.Second,
+		"TP-MEM": 30 * time.Second, "TP-PID": 15 * time.Second, "TP-FD": 15 * time.Second, "TP-LOG": 25 * time.Second, "TP-SCR": 30 * time.Second,
+	}
 }
 
 // Profiles lists the profiles' names in order.
 func Profiles() []string {
-	names := make([]string, 0, len(deadlines))
-	for name := range deadlines {
+	names := make([]string, 0, len(deadlines()))
+	for name := range deadlines() {
 		names = append(names, name)
 	}
 	slices.Sort(names)

@@ -32,7 +32,7 @@ func Select(all []Fixture, ids []string, profile string, quick bool) ([]Fixture,
 			return nil, fmt.Errorf("there is no fixture %q; known are %s", id, strings.Join(idsOf(all), ", "))
 		}
 	}
-	if _, ok := deadlines[profile]; profile != "" && !ok {
+	if _, ok := deadlines()[profile]; profile != "" && !ok {
 		return nil, fmt.Errorf("there is no profile %q; known are %s", profile, strings.Join(Profiles(), ", "))
 	}
 	var chosen []Fixture
