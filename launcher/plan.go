@@ -182,7 +182,7 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 	}
 	nodes, err := rootfs.Layout(f.Closure, rootfs.Options{
 		StagedIn: in, ScratchBytes: l.Scratch.Bytes, ScratchInodes: l.Scratch.Inodes,
-		OutBytes: l.Out.Bytes, OutInodes: l.Out.Inodes, OutSource: out, NoOut: !p.Exports(), ScratchExec: p.ScratchExec(), Tmp: p.Writable("/tmp"), Shm: p.Writable("/dev/shm"), Everyday: p.AnyProgram(),
+		OutBytes: l.Out.Bytes, OutInodes: l.Out.Inodes, OutSource: out, NoOut: !p.Exports(), ScratchExec: p.ScratchExec(), Tmp: p.Writable("/tmp"), Shm: p.Writable("/dev/shm"), Everyday: hasTerminals(p),
 		WorkloadUID: id.Workload.UID, WorkloadGID: id.Workload.GID, ExporterUID: id.Exporter.UID,
 		Names: pl.Network.names(), Certificates: pl.Network.certificates(),
 	})
@@ -228,7 +228,7 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 		pl.Box.Hold = ""
 	}
 	if req.Terminal != nil {
-		if !p.AnyProgram() {
+		if !hasTerminals(p) {
 			return reason.New(reason.TerminalRefused, "-t", "this policy's box has no terminals", "use a policy whose exec_allowlist is "+policy.AnyProgramInRoot+", such as tool")
 		}
 		pl.Box.Terminal = &nsexec.Terminal{} // its size is a fact of the attempt
@@ -247,6 +247,13 @@ const (
 	// maxLandlockABI is the newest one whose rights nsexec knows by name.
 	maxLandlockABI = 6
 )
+
+// hasTerminals reports whether the box gets terminals and the devices beside
+// them: where any program may run, unless denied_mounts keeps devices out.
+func hasTerminals(p *policy.Policy) bool {
+	_, denied := p.Denies("/dev/tty")
+	return p.AnyProgram() && !denied
+}
 
 // deniedBy holds the policy's denied_mounts against one node: as a target, and
 // as a source unless it is nsbox's own staging or store.
