@@ -170,6 +170,20 @@ func (g *Group) BoxFD() int { return int(g.box.Fd()) }
 // born there costs nothing; moving one in costs an RCU grace period, 10 to 20 ms.
 func (g *Group) WorkFD() int { return int(g.work.Fd()) }
 
+// Members returns the processes of a leaf, box or work, as this process numbers
+// them: proof that somebody was born where it should be.
+func (g *Group) Members(leaf string) ([]int, error) {
+	dir := map[string]*os.File{"box": g.box, "work": g.work}[leaf]
+	if dir == nil {
+		return nil, &Error{Kind: Gone, Path: g.Path() + "/" + leaf, Op: "read cgroup.procs of"}
+	}
+	pids, err := processes(dir)
+	if err != nil {
+		return nil, failure("read cgroup.procs of", g.Path()+"/"+leaf, err)
+	}
+	return pids, nil
+}
+
 // CPUUsage returns the CPU time in microseconds, user and system, of every
 // process that is or was in the work leaf, for the time it spent there. One
 // pread on a kept descriptor.

@@ -88,7 +88,7 @@ func (simulated) Matrix() []string { return namespaces{}.Matrix() }
 func (simulated) survey(req Request, _ *policy.Policy) (Facts, error) {
 	whole := []probe.Extent{{Count: 1<<32 - 1}}
 	h := &probe.Host{
-		Kernel: "6.0.0-simulated", Arch: "amd64", CPUs: 4, UID: 1000, GID: 1000, RealUID: 1000, RealGID: 1000, User: "simulated",
+		Kernel: "6.0.0-simulated", BootID: "simulated", Arch: "amd64", CPUs: 4, UID: 1000, GID: 1000, RealUID: 1000, RealGID: 1000, User: "simulated",
 		SubUID: []probe.Range{{Start: 100000, Count: 65536}}, SubGID: []probe.Range{{Start: 100000, Count: 65536}},
 		UIDMapHelper: probe.Helper{Path: "/usr/bin/newuidmap", OK: true}, GIDMapHelper: probe.Helper{Path: "/usr/bin/newgidmap", OK: true},
 		SelfUIDMap: whole, SelfGIDMap: whole, MaxUserNS: 1000, Landlock: probe.Yes, LandlockABI: maxLandlockABI, RLimits: map[string]int64{},

@@ -32,7 +32,7 @@ func pointRules() []pointRule {
 	}
 	return []pointRule{
 		{id: "EP1", rows: append(spaces, "uid_map", "gid_map", "mount /", "mount /proc", "nested-user-namespaces"), whole: []string{"root", "ids", "mac"}},
-		{id: "EP2", rows: []string{"memory", "cpu-rate", "tasks"}, grade: attest.KernelRead, whole: []string{"memory", "cpu-rate", "tasks"}},
+		{id: "EP2", rows: []string{"work/memory.max", "work/memory.swap.max", "work/pids.max", "work/cpu.max", "box/cgroup.procs", "work/cgroup.procs"}, grade: attest.KernelRead, whole: []string{"memory", "cpu-rate"}},
 		{id: "EP3", rows: []string{"wall", "cpu-total", "stdout", "stderr"}, whole: []string{"cpu-total"}, runs: []string{"wall-limit", "cpu-limit", "output-limit"}},
 		{id: "EP4", rows: []string{"no-new-privs", "seccomp-mode", "seccomp-filters", "seccomp-program", "seccomp-effect",
 			"capabilities-CapInh", "capabilities-CapPrm", "capabilities-CapEff", "capabilities-CapBnd", "capabilities-CapAmb"}, whole: []string{"system-calls"}},

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -120,15 +121,21 @@ func (x *Examination) waitingBox(ctx context.Context, req DoctorRequest) (rows [
 		return nil, stop, err
 	}
 	defer release()
+	var limits []attest.Row
 	if group != nil {
 		files.Cgroup, files.Work = group.BoxFD(), group.WorkFD()
+		applied, err := group.Apply(pl.Cgroup)
+		if err != nil {
+			return nil, stop, err
+		}
+		limits = cgroupRows("", group.Path(), applied)
 	}
 	box, err := nsexec.Spawn(&spec, files, ctx.Done())
 	if err != nil {
 		return nil, stop, boxFailure(err)
 	}
-	rows, err = inspect(box, &spec)
-	rows = append(rows, pl.attestation()...)
+	rows, err = inspect(box, &spec, group)
+	rows = append(append(rows, limits...), pl.attestation()...)
 	stop = killed(ctx, box, group)
 	if err != nil {
 		return nil, stop, reason.Wrap(reason.AttestUnreadable, "what the kernel shows of the box", "could not be read", "report this with nsbox doctor --json", err)
@@ -187,7 +194,10 @@ func killed(ctx context.Context, box *nsexec.Box, group *cgroupv2.Group) Finding
 	pid := box.InitPID
 	begin := time.Now()
 	if group == nil {
-		box.Abort()
+		if err := box.Abort(); err != nil {
+			f.Answer, f.Shown = probe.No, err.Error()
+			return f
+		}
 		f.Answer, f.Shown = probe.Yes, fmt.Sprintf("pid 1 was reaped %s after the kill", time.Since(begin).Round(100*time.Microsecond))
 		return f
 	}
@@ -199,7 +209,7 @@ func killed(ctx context.Context, box *nsexec.Box, group *cgroupv2.Group) Finding
 		err = group.WaitEmpty(ctx)
 	}
 	took := time.Since(begin)
-	box.Abort()
+	err = errors.Join(err, box.Abort())
 	if err != nil {
 		e := toReason(err)
 		f.Answer, f.Shown, f.ID, f.Next = probe.No, err.Error(), e.ID, e.Next

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -105,12 +106,16 @@ func (x *export) run(ctx context.Context, deadline time.Time) exported {
 	defer timer.Stop()
 	phase("prepare")
 	box, err := nsexec.Spawn(spec, files, stop)
+	if errors.Is(err, nsexec.ErrStays) {
+		out.stopped = false
+		return fail(boxFailure(err))
+	}
 	if err != nil {
 		x.att.record(journal.ExporterStopped, nil) // Spawn reaps what it fails to start
 		return fail(boxFailure(err))
 	}
 	phase("box")
-	rows, err := inspect(box, spec)
+	rows, err := inspect(box, spec, x.group)
 	out.rows = prefixed("exporter/", append(rows, applied...))
 	if err == nil {
 		err = attest.Check(rows)
@@ -121,19 +126,23 @@ func (x *export) run(ctx context.Context, deadline time.Time) exported {
 	if err == nil {
 		err = x.att.record(journal.ExportIntent, nil)
 	}
-	if err != nil {
-		box.Abort()
+	abort := func(err error) exported {
+		if stays := box.Abort(); stays != nil {
+			out.stopped = false
+			return fail(errors.Join(err, stays))
+		}
 		x.att.record(journal.ExporterStopped, nil)
 		return fail(err)
+	}
+	if err != nil {
+		return abort(err)
 	}
 	phase("attest")
 	over := make(chan string, 2)
 	report := startCapture("exporter report", box.Stdout, io.Discard, exporter.MaxReport, over)
 	log := startCapture("exporter log", box.Stderr, io.Discard, x.plan.Limits.Exporter.Log, over)
 	if err := box.Release(); err != nil {
-		box.Abort()
-		x.att.record(journal.ExporterStopped, nil)
-		return fail(err)
+		return abort(err)
 	}
 	why := x.watch(ctx, box, deadline, over)
 	if why == errStillThere {

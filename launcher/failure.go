@@ -108,6 +108,14 @@ func surroundedFailure(h *probe.Host, err error) *reason.Error {
 	return boxFailure(err)
 }
 
+// onlyStays is ErrStays if err holds it: the finalizer must not take the box for gone.
+func onlyStays(err error) error {
+	if errors.Is(err, nsexec.ErrStays) {
+		return nsexec.ErrStays
+	}
+	return nil
+}
+
 func (r stepReason) matches(s *nsexec.StepError) bool {
 	if r.step != s.Step && !(r.isPrefix() && strings.HasPrefix(s.Step, r.step)) {
 		return false

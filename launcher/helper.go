@@ -116,20 +116,18 @@ func (h *helpers) run(ctx context.Context, x helper) (helped, error) {
 	if err != nil {
 		return failed(boxFailure(err))
 	}
-	rows, err := inspect(box, spec)
+	rows, err := inspect(box, spec, nil)
 	if err == nil {
 		err = attest.Check(rows)
 	}
 	if err != nil {
-		box.Abort()
-		return failed(err)
+		return failed(errors.Join(err, box.Abort()))
 	}
 	over := make(chan string, 2)
 	out := startCapture(x.what+" output", box.Stdout, io.Discard, x.log, over)
 	log := startCapture(x.what+" log", box.Stderr, io.Discard, x.log, over)
 	if err := box.Release(); err != nil {
-		box.Abort()
-		return failed(err)
+		return failed(errors.Join(err, box.Abort()))
 	}
 	end, why := watchHelper(ctx, box, x, over)
 	if why == errStillThere {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -11,19 +12,22 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nsbox/cgroupv2"
 	"nsbox/launcher/attest"
 	"nsbox/nsexec"
+	"nsbox/nsexec/caps"
 )
 
 // inspect reads what the kernel shows about a waiting box and compares it with
 // its Spec. It runs between "ready" and "go": an error, or a row that is a
 // mismatch, means that the workload never starts.
-func inspect(b *nsexec.Box, s *nsexec.Spec) ([]attest.Row, error) {
+func inspect(b *nsexec.Box, s *nsexec.Spec, g *cgroupv2.Group) ([]attest.Row, error) {
 	seen, err := look(b, s)
 	if err != nil {
 		return nil, err
 	}
-	return compare(b, s, seen), nil
+	members, err := memberRows(g, b)
+	return append(compare(b, s, seen), members...), err
 }
 
 // compare is pure: it holds what was seen of a box, and what the box said of
@@ -33,12 +37,13 @@ func compare(b *nsexec.Box, s *nsexec.Spec, seen *seen) []attest.Row {
 	in.process()
 	in.init()
 	in.childReport()
+	in.handed()
+	in.tried()
 	in.limits()
 	in.mounts()
 	in.maps()
 	in.network()
 	in.namespaces()
-	in.filters()
 	return in.rows
 }
 
@@ -120,6 +125,11 @@ func (in *inspection) init() {
 	in.row("init-pid-inside", "1", lastField(st.field("NSpid")), where, kr)
 	in.row("init-parent", strconv.Itoa(in.seen.pid), st.field("PPid"), where, kr)
 	in.row("init-own-view", "[0 0 0 0 0]", fmt.Sprint(in.box.Init.Caps), "init's own capget", attest.ChildRead)
+	in.row("init-death-signal", signalNumber, strconv.FormatInt(in.box.Init.DeathSignal, 10), "prctl of pid 1 before its exec", attest.ChildRead)
+	in.row("init-core-limit", "[0 0]", fmt.Sprint(in.box.Init.Core), "init's own getrlimit", attest.ChildRead)
+	null := unix.Mkdev(1, 3)
+	in.row("init-streams", fmt.Sprint([3]uint64{null, null, null}), fmt.Sprint(in.box.Init.Streams), "init's own fstat; the number of /dev/null", attest.ChildRead)
+	in.row("init-descriptors", "1111", strconv.FormatUint(in.box.Init.Descriptors, 2), "init's own poll of 0 to 63, one digit each", attest.ChildRead)
 	in.row("init-environment", "2", strconv.Itoa(in.box.Init.Environment), "init's own environment", attest.ChildRead)
 }
 
@@ -156,17 +166,73 @@ func (in *inspection) childReport() {
 		in.row("terminal-session", "2", strconv.Itoa(r.Terminal), where+" (TIOCGSID; the terminal is of the box's own devpts)", cr)
 	}
 	in.keyring(where)
-	if hasProc(in.spec) {
-		// A box without /proc cannot list its descriptors.
-		in.row("descriptors", "[0 1 2]", programDescriptors(r.Descriptors), where+" (/proc/self/fd)", cr)
+	in.row("set-up-capabilities", capNames(setUpCaps(in.spec)), capNames(r.SetUpCaps), "the set-up's own capget before its fork", cr)
+	in.row("set-up-death-signal", signalNumber, strconv.FormatInt(r.DeathSignal, 10), "the set-up's own prctl before its fork", cr)
+	in.row("set-up-descriptors", "EBADF", answer(r.OldNumber), "the set-up's own F_GETFD of a number that the launcher had open", cr)
+}
+
+// signalNumber is SIGKILL's, which nothing can ignore.
+const signalNumber = "9"
+
+// setUpCaps is what the privileged part of a box may hold in its own user namespace.
+func setUpCaps(s *nsexec.Spec) [3]uint64 {
+	set := uint64(1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_RESOURCE)
+	if s.Listable >= 0 {
+		set |= 1 << unix.CAP_FOWNER
 	}
+	if len(s.Open) > 0 {
+		set |= 1 << unix.CAP_DAC_READ_SEARCH
+	}
+	if slices.ContainsFunc(s.Root, func(n nsexec.Node) bool { return n.Kind == nsexec.Part }) {
+		set |= 1 << unix.CAP_CHOWN
+	}
+	if len(s.Listen) > 0 {
+		set |= 1 << unix.CAP_NET_ADMIN
+	}
+	if slices.ContainsFunc(s.Listen, func(l nsexec.Listen) bool { return l.Port < 1024 }) {
+		set |= 1 << unix.CAP_NET_BIND_SERVICE
+	}
+	return [3]uint64{set, set, 0}
+}
+
+func capNames(sets [3]uint64) string {
+	var names []string
+	for n := range 64 {
+		if sets[0]&(1<<n) != 0 {
+			names = append(names, caps.Name(n))
+		}
+	}
+	text := strings.Join(names, " ")
+	if sets[1] != sets[0] || sets[2] != 0 {
+		text += fmt.Sprintf("; permitted %#x, inheritable %#x", sets[1], sets[2])
+	}
+	return text
+}
+
+// tried compares what the kernel answered where the child did what it must not
+// be able to do.
+func (in *inspection) tried() {
+	r := in.box.Report
 	if in.spec.LandlockABI > 0 {
-		in.rows = append(in.rows, attest.Row{Restriction: "landlock", Requested: fmt.Sprintf("ABI %d, %d rules", in.spec.LandlockABI, len(nsexec.Grants(in.spec.Root))),
-			Shown: "an open that modes and mounts allow was refused, its control was not", Where: "steps control-landlock and probe-landlock", Grade: attest.Probed, Status: attest.Enforced})
+		const denied = "a permitted open succeeds, one that modes and mounts allow fails with EACCES"
+		row := attest.Row{Restriction: "landlock", Requested: fmt.Sprintf("ABI %d, %d rules", in.spec.LandlockABI, len(nsexec.Grants(in.spec.Root))),
+			Shown: denied, Where: "steps control-landlock and probe-landlock", Grade: attest.Probed, Status: attest.Enforced}
+		switch {
+		case r.Control == nil || r.Landlock == nil:
+			row.Shown, row.Status = absent, attest.Mismatch
+		case *r.Control < 0 || *r.Landlock != -int64(unix.EACCES):
+			row.Shown, row.Status = "the permitted open: "+answer(*r.Control)+", the other: "+answer(*r.Landlock), attest.Mismatch
+		}
+		in.rows = append(in.rows, row)
 	}
-	in.rows = append(in.rows,
-		attest.Row{Restriction: "nested-user-namespaces", Requested: "0", Shown: "unshare of a user namespace failed with ENOSPC before the filter", Where: "step probe-nested-userns", Grade: attest.Probed, Status: attest.Enforced},
-		attest.Row{Restriction: "seccomp-effect", Requested: "EPERM", Shown: "unshare(0) failed with EPERM", Where: "step probe-seccomp", Grade: attest.Probed, Status: attest.Enforced})
+	in.row("nested-user-namespaces", "ENOSPC", answer(r.NestedUserNS), "step probe-nested-userns: unshare of a user namespace, before the filter", attest.Probed)
+	program := attest.Row{Restriction: "seccomp-program", Requested: in.spec.Filter.Digest(), Shown: fmt.Sprintf("%d instructions, accepted by seccomp(2)", in.spec.Filter.Len()),
+		Where: "step seccomp; the kernel has no read-back for its content", Grade: attest.ChildRead, Status: attest.Enforced}
+	if r.Filter != 0 {
+		program.Shown, program.Status = "seccomp(2) answered "+answer(r.Filter), attest.Mismatch
+	}
+	in.rows = append(in.rows, program)
+	in.row("seccomp-effect", "EPERM", answer(r.Filtered), "step probe-seccomp: unshare of nothing", attest.Probed)
 }
 
 // keyring compares serials: keys of the caller's session would be readable inside.
@@ -180,25 +246,6 @@ func (in *inspection) keyring(where string) {
 	default:
 		in.other("session-keyring", strconv.FormatInt(own, 10), strconv.FormatInt(got, 10), where, attest.ChildRead)
 	}
-}
-
-// programDescriptors drops from a listing what is shown to be close-on-exec:
-// the go socket, nsbox's image, and the listing itself, which took the lowest
-// free number, 3.
-func programDescriptors(listed []int) string {
-	if listed == nil {
-		return absent
-	}
-	rest := []int{}
-	for _, fd := range listed {
-		if fd != nsexec.PrivateDescriptors && fd != nsexec.PrivateDescriptors+1 {
-			rest = append(rest, fd)
-		}
-	}
-	if len(rest) > 0 && rest[len(rest)-1] == 3 {
-		rest = rest[:len(rest)-1]
-	}
-	return fmt.Sprint(rest)
 }
 
 func (in *inspection) limits() {
@@ -231,11 +278,6 @@ func (in *inspection) namespaces() {
 	for i, ns := range namespaceNames() {
 		in.other("namespace-"+ns, in.seen.ownNS[i], in.seen.boxNS[i], "/proc/PID/ns of init", attest.KernelRead)
 	}
-}
-
-func (in *inspection) filters() {
-	in.rows = append(in.rows, attest.Row{Restriction: "seccomp-program", Requested: in.spec.Filter.Digest(), Shown: fmt.Sprintf("%d instructions handed to seccomp(2), accepted", in.spec.Filter.Len()),
-		Where: "step seccomp; the kernel has no read-back for its content", Grade: attest.ChildRead, Status: attest.Enforced})
 }
 
 // status is what the kernel shows by name. A name it does not show is absent, a

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 
 	"nsbox/nsexec"
 )
@@ -102,6 +103,8 @@ type sight struct {
 	netDev            string
 	fibTrie, ifInet6  string
 	ownNS, boxNS      []string
+	files             map[int]nsexec.FileID
+	held, sealed      string
 }
 
 // goodSight shows exactly what pl asks for, under one filter of the launcher's own.
@@ -122,11 +125,22 @@ func rawSight(pl *Plan) *sight {
 		v.child = strings.NewReplacer("100001", "1879048193", "200001", "1879048193").Replace(v.child)
 		v.init = strings.NewReplacer("100000", "1879048192", "200000", "1879048192").Replace(v.init)
 	}
+	v.files = map[int]nsexec.FileID{0: {Rdev: unix.Mkdev(1, 3), Type: unix.S_IFCHR}, 1: pipe(91), 2: pipe(92), 3: pipe(93)}
+	for line := range strings.Lines(v.mounts) {
+		if f := strings.Fields(line); f[4] == pl.Box.Hold {
+			v.held = "directory of " + f[2]
+		}
+	}
+	v.sealed = "0555"
 	for i, ns := range namespaceNames() {
 		v.ownNS = append(v.ownNS, fmt.Sprintf("%s:[%d]", ns, 4026531830+i))
 		v.boxNS = append(v.boxNS, fmt.Sprintf("%s:[%d]", ns, 4026532190+i))
 	}
 	return v
+}
+
+func pipe(inode uint64) nsexec.FileID {
+	return nsexec.FileID{Dev: 15, Ino: inode, Type: unix.S_IFIFO}
 }
 
 // mountsOf writes the mount table of a box by hand, not through wantedMounts.
@@ -169,7 +183,7 @@ func (v *sight) parsed() *seen {
 	s := &seen{pid: 700, self: parseStatus([]byte(v.self)), child: parseStatus([]byte(v.child)), init: parseStatus([]byte(v.init)),
 		keyring: v.keyring, limits: []byte(v.limits), mounts: mounts, maskable: map[string]bool{},
 		uidMap: []byte(v.uidMap), gidMap: []byte(v.gidMap), netDev: []byte(v.netDev), fibTrie: []byte(v.fibTrie), ifInet6: []byte(v.ifInet6),
-		ownNS: v.ownNS, boxNS: v.boxNS}
+		ownNS: v.ownNS, boxNS: v.boxNS, files: v.files, held: v.held, sealed: v.sealed}
 	for _, m := range v.maskable {
 		s.maskable[m] = true
 	}
@@ -179,9 +193,15 @@ func (v *sight) parsed() *seen {
 // goodBox is what the confined child and init say of themselves.
 func goodBox(pl *Plan) *nsexec.Box {
 	u, g := uint32(pl.Box.UID), uint32(pl.Box.GID)
-	return &nsexec.Box{InitPID: 701, ChildPID: 702, Init: nsexec.InitReport{Environment: 2},
+	null := unix.Mkdev(1, 3)
+	control, landlock := int64(3), -int64(unix.EACCES)
+	set := setUpCaps(&pl.Box)
+	return &nsexec.Box{InitPID: 701, ChildPID: 702, Init: nsexec.InitReport{Environment: 2, DeathSignal: 9, Streams: [3]uint64{null, null, null}, Descriptors: 0b1111},
 		Report: &nsexec.Report{UIDs: [3]uint32{u, u, u}, GIDs: [3]uint32{g, g, g}, Session: 2, Keyring: 2000002, Dir: "/scratch", Hostname: hostname, Domainname: nsexec.NoDomain, Inotify: [2]string{nsexec.InotifyInstances, nsexec.InotifyWatches}, Cgroup: "1:cpu:/\n0::/\n",
-			Descriptors: []int{0, 1, 2, 3, nsexec.PrivateDescriptors, nsexec.PrivateDescriptors + 1}}}
+			Descriptors: []int{0, 1, 2, 3, nsexec.PrivateDescriptors},
+			SetUpCaps:   set, DeathSignal: 9, OldNumber: -int64(unix.EBADF), CloseOnExec: []int64{unix.FD_CLOEXEC},
+			Files:   map[int]nsexec.FileID{0: {Rdev: null, Type: unix.S_IFCHR}, 1: pipe(91), 2: pipe(92)},
+			Control: &control, Landlock: &landlock, NestedUserNS: -int64(unix.ENOSPC), Filtered: -int64(unix.EPERM)}}
 }
 
 // mismatches of a doctored sight and report.

@@ -1,11 +1,13 @@
 package launcher
 
 import (
+	"fmt"
 	"slices"
 
 	"nsbox/cgroupv2"
 	"nsbox/launcher/attest"
 	"nsbox/launcher/policy"
+	"nsbox/nsexec"
 )
 
 // jobLimits is what the policy's limits are for the job cgroup, as far as its
@@ -51,21 +53,43 @@ func cgroupRows(prefix, path string, applied []cgroupv2.Applied) []attest.Row {
 	return rows
 }
 
+// memberRows shows who is in the leaves of the job cgroup: a limit holds only for
+// whom it contains. nil: there is no group.
+func memberRows(g *cgroupv2.Group, b *nsexec.Box) ([]attest.Row, error) {
+	if g == nil {
+		return nil, nil
+	}
+	var rows []attest.Row
+	for _, l := range []struct {
+		leaf string
+		pid  int
+	}{{"box", b.InitPID}, {"work", b.ChildPID}} {
+		pids, err := g.Members(l.leaf)
+		if err != nil {
+			return nil, err
+		}
+		file := l.leaf + "/cgroup.procs"
+		rows = append(rows, attest.Compare(file, fmt.Sprint([]int{l.pid}), fmt.Sprint(pids), g.Path()+"/"+file, attest.KernelRead))
+	}
+	return rows, nil
+}
+
 // memoryEnd is whether and by whose limit the kernel's memory killer took part of
 // the workload.
 type memoryEnd int
 
 const (
-	memoryFine memoryEnd = iota
-	memoryOwn            // the job cgroup's own limit
-	memoryHost           // the host or a group above was out of memory: not the job's fault
+	memoryFine   memoryEnd = iota
+	memoryOwn              // the job cgroup's own limit
+	memoryUntold           // the figures cannot be read
+	memoryHost             // the host or a group above was out of memory: not the job's fault
 )
 
 // groupUse reads a group's final figures, after its last process is gone.
-func groupUse(g *cgroupv2.Group) (*CgroupUse, memoryEnd) {
+func groupUse(g jobGroup) (*CgroupUse, memoryEnd) {
 	s, err := g.Stats()
 	if err != nil {
-		return nil, memoryFine
+		return nil, memoryUntold
 	}
 	return use(s)
 }

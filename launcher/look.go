@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -29,6 +30,10 @@ type seen struct {
 	route, route6     []byte // these and the next only of a box with endpoints
 	tcp, tcp6         []byte
 	ownNS, boxNS      []string // link texts in the order of namespaceNames
+
+	files  map[int]nsexec.FileID // by the program's number: the launcher's side of what it was handed
+	held   string                // what Spec.Hold gave the launcher
+	sealed string                // mode of the descriptor that Spec.Listable names
 }
 
 func namespaceNames() []string {
@@ -79,7 +84,72 @@ func look(b *nsexec.Box, s *nsexec.Spec) (*seen, error) {
 		errs = append(errs, err)
 		v.ownNS, v.boxNS = append(v.ownNS, own), append(v.boxNS, box)
 	}
+	errs = append(errs, v.lookAtFiles(b, s))
 	return v, errors.Join(errs...)
+}
+
+// lookAtFiles asks about the launcher's own descriptors only.
+func (v *seen) lookAtFiles(b *nsexec.Box, s *nsexec.Spec) error {
+	v.files = map[int]nsexec.FileID{0: {Type: unix.S_IFCHR, Rdev: unix.Mkdev(1, 3)}} // /dev/null
+	for n, f := range []*os.File{b.Stdin, b.Stdout, b.Stderr} {
+		if f == nil {
+			continue
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		v.files[n] = nsexec.FileID{Dev: st.Dev, Ino: st.Ino, Rdev: st.Rdev, Type: st.Mode & unix.S_IFMT}
+	}
+	if b.Terminal != nil {
+		master, err := terminalOf(b.Terminal)
+		if err != nil {
+			return err
+		}
+		v.files[0], v.files[1], v.files[2] = master, master, master
+	}
+	for _, p := range b.Pass {
+		var st unix.Stat_t
+		if err := unix.Fstat(p.From, &st); err != nil {
+			return err
+		}
+		v.files[p.To] = nsexec.FileID{Dev: st.Dev, Ino: st.Ino, Rdev: st.Rdev, Type: st.Mode & unix.S_IFMT}
+		if p.To == s.Listable {
+			v.sealed = fmt.Sprintf("%04o", st.Mode&0o7777)
+		}
+	}
+	if s.Hold == "" {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(b.Held, &st); err != nil {
+		return err
+	}
+	if v.held = "no directory"; st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		v.held = fmt.Sprintf("directory of %d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
+	}
+	return nil
+}
+
+// terminalMajor is the device number's first half of every pseudo-terminal.
+const terminalMajor = 136
+
+// terminalOf is the terminal whose master the launcher holds: its number, within
+// the file system that both are of. Its inode has a number that only a path shows.
+func terminalOf(master *os.File) (nsexec.FileID, error) {
+	raw, err := master.SyscallConn()
+	if err != nil {
+		return nsexec.FileID{}, err
+	}
+	var st unix.Stat_t
+	var n int
+	var statErr, numberErr error
+	err = raw.Control(func(fd uintptr) {
+		statErr = unix.Fstat(int(fd), &st)
+		n, numberErr = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
+	})
+	return nsexec.FileID{Dev: st.Dev, Rdev: unix.Mkdev(terminalMajor, uint32(n)), Type: unix.S_IFCHR}, errors.Join(err, statErr, numberErr)
 }
 
 func ownKeyring() int64 {

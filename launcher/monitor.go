@@ -37,9 +37,13 @@ type ending struct {
 // and waits for its end. Causes come from its own acts and the kernel's
 // counters, never from an exit code.
 type monitor struct {
-	box         *nsexec.Box
+	box interface {
+		Done() <-chan nsexec.Exit
+		Kill() error
+	}
+	child       int // the workload's process
 	plan        *Plan
-	group       *cgroupv2.Group // nil: sampled
+	group       jobGroup // nil: sampled
 	sampler     sampler
 	output      <-chan string // a stream passed its cap
 	drained     func() string // reads both streams to their end; the name of one that passed its cap
@@ -48,6 +52,13 @@ type monitor struct {
 	handlesXCPU bool
 	watchMem    bool                 // memory is degraded: the sampled sum is compared
 	decide      func(outcome string) // makes the terminal event durable, before the kill
+}
+
+// jobGroup is what the monitor asks of a job cgroup.
+type jobGroup interface {
+	CPUUsage() (int64, error)
+	Stats() (cgroupv2.Stats, error)
+	Kill() error
 }
 
 const (
@@ -205,7 +216,7 @@ func (m *monitor) watchXCPU(used time.Duration) {
 	if m.handlesXCPU || used < m.plan.Limits.CPU.PerProcess*3/4 {
 		return
 	}
-	st, err := readStatus(m.box.ChildPID)
+	st, err := readStatus(m.child)
 	if err != nil {
 		return
 	}
@@ -241,6 +252,9 @@ func (e *ending) measure(m *monitor, exit nsexec.Exit, gone bool) {
 	}
 	if m.group != nil && gone {
 		e.cgroup, e.memory = groupUse(m.group)
+		if m.watchMem && e.memory == memoryUntold {
+			e.memory = memoryFine // the cgroup limits no memory
+		}
 	}
 }
 
@@ -252,6 +266,13 @@ func (e *ending) fromMemory(limit int64) {
 	case memoryOwn:
 		e.outcome, e.exitCode = LimitExceededMemory, nil
 		e.detail = fmt.Sprintf("memory.events of the job cgroup counts %d kills at its limit of %d bytes", e.cgroup.OOMKills, limit)
+	case memoryUntold:
+		if e.outcome == ExecFailed || e.outcome == SetupFailure {
+			return // it never ran
+		}
+		// Not even a good end is known to be the program's own.
+		e.outcome, e.exitCode, e.signal = Unknown, nil, nil
+		e.detail = "the job cgroup's figures cannot be read, so nobody knows whether the kernel's memory killer took part"
 	case memoryHost:
 		e.outcome, e.exitCode = KilledExternally, nil
 		e.detail = "the kernel's memory killer took part of the job although its own limit was not met: the host is short of memory"

@@ -132,6 +132,9 @@ func MakePlan(req Request, p *policy.Policy, src policy.Source, f Facts) (*Plan,
 		ClosureHash:  f.Closure.Digest,
 		Lifecycle:    LifecyclePlan{Events: p.Lifecycle.Events, Concurrency: p.Lifecycle.Concurrency, CleanupRetries: p.Lifecycle.CleanupRetries, Retention: p.Retention()},
 	}
+	if f.CapLast < minCapLast || f.CapLast > maxCapLast || f.CPU < 0 {
+		return nil, reason.New(reason.HostFactsUnreadable, "/proc/sys/kernel/cap_last_cap or the cpu mask", "shows no number that can be", "run nsbox where /proc is mounted")
+	}
 	if stands := probe.Check(f.Host); len(stands) > 0 {
 		return nil, stands[0]
 	}
@@ -244,6 +247,8 @@ const (
 	// stagingPoint is mounted over in the box's own mount namespace only, and
 	// nothing is created in it. A host without /dev/null could not start a box anyway.
 	stagingPoint = "/dev"
+	// The highest capability that kernels of nsbox's age know, and that 64 bits hold.
+	minCapLast, maxCapLast = 37, 63
 	// maxLandlockABI is the newest one whose rights nsexec knows by name.
 	maxLandlockABI = 6
 )

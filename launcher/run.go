@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"runtime"
@@ -148,7 +149,7 @@ func (r *run) whole(ctx context.Context) {
 	if err != nil {
 		r.fail(ctx, err)
 		r.journalTerminal(r.res.Workload.Outcome)
-		r.finish(true)
+		r.finish(!errors.Is(err, nsexec.ErrStays))
 		return
 	}
 	e, gone := r.supervise(ctx, box)
@@ -171,14 +172,17 @@ func (r *run) supervise(ctx context.Context, box *nsexec.Box) (ending, bool) {
 	r.capture(box, over)
 	released := time.Now()
 	if err := box.Release(); err != nil {
-		box.Abort()
+		stays := box.Abort()
 		r.held = -1
 		r.journalTerminal(SetupFailure)
-		return ending{outcome: SetupFailure, detail: err.Error()}, true
+		return ending{outcome: SetupFailure, detail: errors.Join(err, stays).Error()}, stays == nil
 	}
 	r.feed(box)
-	m := &monitor{box: box, plan: r.plan, group: r.group, sampler: sampler{init: box.InitPID}, output: over,
+	m := &monitor{box: box, child: box.ChildPID, plan: r.plan, sampler: sampler{init: box.InitPID}, output: over,
 		deadline: r.deadline().Add(-l.Attempt.StopProof - l.Attempt.ExporterLifecycle - l.Attempt.Cleanup), cpus: runtime.NumCPU(), watchMem: r.plan.degraded(policy.DimMemory), drained: r.drained, decide: r.journalTerminal}
+	if r.group != nil {
+		m.group = r.group
+	}
 	if r.plan.Box.Affinity >= 0 {
 		m.cpus = 1
 	}

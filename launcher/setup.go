@@ -134,13 +134,13 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	}
 	t = r.phase("box", t)
 	if err := r.attest(box); err != nil {
-		box.Abort()
+		err = errors.Join(err, box.Abort())
 		r.held = -1
 		<-synced
 		return nil, err
 	}
 	if err := r.startBroker(box); err != nil {
-		box.Abort()
+		err = errors.Join(err, box.Abort())
 		r.held = -1
 		<-synced
 		return nil, err
@@ -159,12 +159,12 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	}
 	r.phase("journal", t)
 	if err != nil {
-		box.Abort()
-		r.held = -1
-		if e := reason.Of(err); e != nil {
-			return nil, e
+		if reason.Of(err) == nil {
+			err = reason.Wrap(reason.JournalWrite, a.dir+"/journal", "could not be made durable before the program was started", "free space in the state directory", err)
 		}
-		return nil, reason.Wrap(reason.JournalWrite, a.dir+"/journal", "could not be made durable before the program was started", "free space in the state directory", err)
+		err = errors.Join(err, box.Abort())
+		r.held = -1
+		return nil, err
 	}
 	return box, nil
 }
@@ -243,10 +243,11 @@ func (r *run) spawn(ctx context.Context) (*nsexec.Box, error) {
 	}
 	box, err := nsexec.Spawn(&spec, files, ctx.Done())
 	if err != nil {
+		stays := onlyStays(err)
 		if errors.Is(err, nsexec.ErrGone) && ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, errors.Join(ctx.Err(), stays)
 		}
-		return nil, surroundedFailure(r.gathered.facts.Host, err)
+		return nil, errors.Join(surroundedFailure(r.gathered.facts.Host, err), stays)
 	}
 	return box, nil
 }
@@ -263,7 +264,7 @@ func (r *run) attest(box *nsexec.Box) error {
 		}
 		spec.Rlimits = append(spec.Rlimits[:len(spec.Rlimits):len(spec.Rlimits)], nsexec.Rlimit{Name: "as", Resource: unix.RLIMIT_AS, Soft: limit, Hard: limit})
 	}
-	rows, err := inspect(box, &spec)
+	rows, err := inspect(box, &spec, r.group)
 	if err == nil && r.store != nil {
 		var stored []attest.Row
 		stored, err = r.store.rows(box.Held)

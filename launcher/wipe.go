@@ -70,7 +70,7 @@ func (w wiping) run(ctx context.Context, o *outSlot) error {
 	if err != nil {
 		return boxFailure(err)
 	}
-	rows, err := inspect(box, spec)
+	rows, err := inspect(box, spec, nil)
 	if err == nil {
 		err = attest.Check(rows)
 	}

@@ -2,7 +2,10 @@ package nsexec
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,7 +25,7 @@ type Exit struct {
 
 // Release says "go": from here on the workload runs. Wait must follow.
 func (b *Box) Release() error {
-	if err := b.golink.Send([]byte{'G'}); err != nil {
+	if err := b.golink.Send([]byte{b.spec.Command.goByte()}); err != nil {
 		return fmt.Errorf("the child no longer waits: %w", err)
 	}
 	go b.watch()
@@ -33,16 +36,17 @@ func (b *Box) Release() error {
 // init's report and the end of the box the other.
 func (b *Box) watch() {
 	var e Exit
-	golink := make(chan error, 1)
+	// Pid 1 reaped means that all has been said, whoever may still hold a copy of
+	// the box's ends.
+	state := make(chan unix.WaitStatus, 1)
 	go func() {
-		buf := make([]byte, wire.MaxMessage)
-		p, err := b.golink.Recv(buf, nil)
-		if err == nil {
-			golink <- b.failure(p.Data)
-			return
-		}
-		golink <- nil
+		ws := <-b.reaped
+		b.control.HangUp()
+		b.golink.HangUp()
+		state <- ws
 	}()
+	golink := make(chan *StepError, 1)
+	go func() { golink <- b.lastWord() }()
 	buf := make([]byte, wire.MaxMessage)
 	for {
 		p, err := b.control.Recv(buf, nil)
@@ -56,8 +60,8 @@ func (b *Box) watch() {
 			e.MaxRSS = int64(binary.NativeEndian.Uint64(p.Data[17:])) * 1024
 		}
 	}
-	e.InitState = <-b.reaped
-	if se, ok := (<-golink).(*StepError); ok && se != nil {
+	e.InitState = <-state
+	if se := <-golink; se != nil {
 		if se.Step == execStep {
 			e.ExecErr = se
 		} else {
@@ -66,6 +70,26 @@ func (b *Box) watch() {
 	}
 	b.release()
 	b.done <- e
+}
+
+// lastWord is what the child says between go and its exec, which closes its
+// socket: nothing, or why there was none. Whatever it sends, it has not begun.
+func (b *Box) lastWord() *StepError {
+	buf := make([]byte, wire.MaxMessage)
+	p, err := b.golink.Recv(buf, nil)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err == nil {
+		if err = b.failure(p.Data); err == nil {
+			err = fmt.Errorf("a message of %d bytes that is no failure", len(p.Data))
+		}
+	}
+	var step *StepError
+	if !errors.As(err, &step) {
+		step = &StepError{Stage: "child", Step: execStep + " or before", Why: err.Error()}
+	}
+	return step
 }
 
 // Done delivers the Exit once, after pid 1 is reaped and so no process of the
@@ -97,13 +121,27 @@ func (b *Box) Kill() error {
 	return err
 }
 
-// Abort ends a box that was not released and waits until it is gone.
-func (b *Box) Abort() {
+// ErrStays says that a box was killed and did not end within abortPatience.
+var ErrStays = errors.New("the box was killed and did not end")
+
+// abortPatience is far above what the kernel needs to end one or two sleeping
+// processes; what outlasts it hangs in the kernel, which no kill ends.
+const abortPatience = 10 * time.Second
+
+// Abort ends a box that was not released and waits until it is gone. After
+// ErrStays it still holds what it held, and lets go of it once it does end.
+func (b *Box) Abort() error {
 	b.Kill()
-	<-b.reaped
 	b.restoreDumpable()
-	b.release()
 	b.closeStreams()
+	select {
+	case <-b.reaped:
+		b.release()
+		return nil
+	case <-time.After(b.patience):
+		go func() { <-b.reaped; b.release() }()
+		return ErrStays
+	}
 }
 
 // closeStreams closes the launcher's ends of the workload's streams.
@@ -135,9 +173,9 @@ func (b *Box) closeLinks() {
 
 // release lets go of what is the launcher's own; the streams stay with the caller.
 func (b *Box) release() {
-	b.closeLinks()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.closeLinks()
 	if b.pidfd >= 0 {
 		unix.Close(b.pidfd)
 		b.pidfd = -1

@@ -7,8 +7,11 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nsbox/nsexec/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -105,5 +108,30 @@ func TestExecFailureNamesTheStep(t *testing.T) {
 	e, _, _ := run(t, testSpec("/usr/bin/no-such-program"))
 	if e.ExecErr == nil || !errors.Is(e.ExecErr, unix.ENOENT) {
 		t.Fatalf("got %+v, want ENOENT of exec-workload", e)
+	}
+}
+
+// A kill that does not end the box is told after a while, never waited for.
+func TestAbortHasAnEnd(t *testing.T) {
+	for _, c := range []struct {
+		gone     bool
+		patience time.Duration
+		want     error
+	}{{false, time.Millisecond, ErrStays}, {true, time.Hour, nil}} {
+		b := &Box{spec: &Spec{}, Held: -1, pidfd: -1, reaped: make(chan unix.WaitStatus, 1), patience: c.patience}
+		for _, conn := range []**wire.Conn{&b.control, &b.golink} {
+			own, peer, err := wire.Pair(highFD)
+			if err != nil {
+				t.Fatal(err)
+			}
+			unix.Close(peer)
+			*conn = own
+		}
+		if c.gone {
+			b.reaped <- 0
+		}
+		if err := b.Abort(); err != c.want {
+			t.Errorf("gone %v: got %v", c.gone, err)
+		}
 	}
 }

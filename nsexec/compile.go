@@ -3,6 +3,7 @@ package nsexec
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,15 +14,15 @@ const (
 	fdControl   = 3  // pid 1 <-> launcher
 	fdSelf      = 4  // nsbox's own executable, O_PATH
 	fdGo        = 5  // child <-> launcher
-	fdWork      = 6  // the work leaf of the job cgroup, O_PATH, if there is one
-	fdPass      = 7  // first passed descriptor
-	fdOuter     = 16 // stdout, stderr, stdin outer ends, held directory: 16..19
-	fdInner     = 20 // stdin, stdout, stderr inner ends: 20..22
-	fdFree      = 23 // everything from here on is closed at the start
+	fdFirst     = 6  // the work leaf of the job cgroup if there is one, then what is passed; the rest is closed
 	fdLift      = 40 // 40..59: passed and opened descriptors on their way to their numbers
-	fdChildGo   = 60 // where the child keeps the go socket and nsbox's executable
+	fdChildGo   = 60 // where the child keeps the go socket, and nsbox's executable if that is what it execs
 	fdChildSelf = 61
 	highFD      = 64
+	// Out of the reach of what is opened at the lowest free number: at most 9
+	// handed in, 18 names, and the ends of pipes.
+	fdOuter = 64 // stdout, stderr, stdin outer ends, held directory: 64..67
+	fdInner = 68 // stdin, stdout, stderr inner ends: 68..70
 )
 
 // NoDomain is what the box has for an NIS domain name: the kernel's own word for none.
@@ -64,6 +65,7 @@ type compiler struct {
 	trees                 map[int]Ref // node index -> descriptor of its detached mount
 	masks                 []Ref
 	report                *Slot
+	reported              int // bytes of it that are taken
 	relayRead, relayWrite Ref // pipe from pid 1 to the child
 	fields                []field
 	caps                  uint64
@@ -83,6 +85,7 @@ func compile(s *Spec, f fds) (*Program, []field, error) {
 	}
 	c := &compiler{spec: s, fds: f, prog: &Program{}, trees: map[int]Ref{}}
 	c.buf = c.prog.slot("scratch", 64)
+	c.startReport()
 	c.stage = "setup"
 	c.entry()
 	c.fork()
@@ -96,6 +99,9 @@ func compile(s *Spec, f fds) (*Program, []field, error) {
 	c.stage = "child"
 	c.child()
 	c.scopeCaps()
+	if c.reported > reportSize {
+		return nil, nil, fmt.Errorf("the child's report would have %d bytes; %d fit", c.reported, reportSize)
+	}
 	return c.prog, c.fields, nil
 }
 
@@ -127,7 +133,9 @@ func (c *compiler) entry() {
 	c.add("scope-capabilities", "the set-up holds only what its own steps name", unix.SYS_CAPSET)
 	c.capStep = len(c.prog.Steps) - 1
 	c.add("die-with-launcher", "the launcher's end must end the box even before init is up", unix.SYS_PRCTL, imm(unix.PR_SET_PDEATHSIG), imm(9))
-	c.add("umask-open", "the caller's umask must not hide the root's directories from the workload", unix.SYS_UMASK, imm(0))
+	if len(c.spec.Root) > 1 {
+		c.add("umask-open", "the caller's umask must not hide the root's directories from the workload", unix.SYS_UMASK, imm(0))
+	}
 	null := c.word("null")
 	c.add("open-null", "descriptors 0 to 2 must be taken before anything else is opened", unix.SYS_OPENAT, neg(atFDCWD), str("/dev/null"), imm(unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY)).into(null)
 	for n := 0; n <= 2; n++ {
@@ -138,15 +146,21 @@ func (c *compiler) entry() {
 	c.moveFD("self", c.fds.self, fdSelf)
 	c.moveFD("go", c.fds.golink, fdGo)
 	if c.fds.work >= 0 {
-		c.moveFD("work-cgroup", c.fds.work, fdWork)
+		c.moveFD("work-cgroup", c.fds.work, fdFirst)
 	}
 	for i, p := range c.fds.pass {
-		c.moveFD(fmt.Sprintf("pass-%d", i), p.From, fdPass+i)
+		c.moveFD(fmt.Sprintf("pass-%d", i), p.From, c.firstPass()+i)
 	}
-	for n := fdPass + len(c.fds.pass); n < fdFree; n++ {
-		c.add(fmt.Sprintf("reserve-%d", n), "a number that is taken later must not be given to something else now", unix.SYS_DUP3, imm(0), imm(uintptr(n)), imm(unix.O_CLOEXEC))
+	c.add("close-the-rest", "above all the launcher's socket end, or its death would never be seen as EOF", unix.SYS_CLOSE_RANGE, imm(uintptr(c.firstPass()+len(c.fds.pass))), imm(^uintptr(0)>>32), imm(0))
+	c.readSetUp()
+}
+
+// firstPass is the set-up's number of the first passed descriptor.
+func (c *compiler) firstPass() int {
+	if c.fds.work >= 0 {
+		return fdFirst + 1
 	}
-	c.add("close-the-rest", "above all the launcher's socket end, or its death would never be seen as EOF", unix.SYS_CLOSE_RANGE, imm(fdFree), imm(^uintptr(0)>>32), imm(0))
+	return fdFirst
 }
 
 // reportOn switches the descriptor on which the interpreter reports a failure.
@@ -162,6 +176,9 @@ func (c *compiler) moveFD(name string, from, to int) {
 // in this mount namespace: later the path may be unreadable, and a tree opened
 // by the launcher would belong to another mount namespace (EINVAL).
 func (c *compiler) sources() {
+	if !slices.ContainsFunc(c.spec.Root, func(n Node) bool { return n.Kind == Proc || n.Source != "" && n.Kind != Symlink }) {
+		return // nothing is taken from the host, and what is mounted on its slaves is private
+	}
 	c.need(c.add("private-mounts", "a shared mount would carry our changes back to the host", unix.SYS_MOUNT, imm(0), str("/"), imm(0), imm(unix.MS_REC|unix.MS_PRIVATE), imm(0)), unix.CAP_SYS_ADMIN)
 	for i, n := range c.spec.Root {
 		switch n.Kind {
@@ -232,6 +249,9 @@ func (c *compiler) identity() {
 	fd := c.word("max-user-namespaces")
 	c.need(c.add("open-userns-limit", "only the old /proc has the file, so it comes before the pivot", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/sys/user/max_user_namespaces"), imm(unix.O_WRONLY|unix.O_CLOEXEC), imm(0)).into(fd), unix.CAP_SYS_RESOURCE)
 	c.add("no-nested-userns", "a nested user namespace would give the workload capabilities and so kernel surface", unix.SYS_WRITE, load(fd), str("0"), imm(1)).exactly(1)
+	if !c.hasProc() {
+		return // one of nsbox's own stages, whose filter knows no inotify; it could not be read back either
+	}
 	// Both count against the operator's own limits too: a box must not be able to use those up.
 	for _, l := range inotifyLimits() {
 		fd := c.word(l.name)

@@ -26,7 +26,7 @@ func (c *compiler) fork() {
 	}
 	if c.fds.work >= 0 {
 		flags |= unix.CLONE_INTO_CGROUP
-		binary.NativeEndian.PutUint64(args[80:], fdWork)
+		binary.NativeEndian.PutUint64(args[80:], fdFirst)
 	}
 	binary.NativeEndian.PutUint64(args, flags)
 	binary.NativeEndian.PutUint64(args[32:], uint64(unix.SIGCHLD))
@@ -38,19 +38,25 @@ func (c *compiler) fork() {
 func (c *compiler) becomeInit() {
 	c.noCapabilities("init-")
 	c.add("init-core", "init's memory is nobody's to dump", unix.SYS_PRLIMIT64, imm(0), imm(unix.RLIMIT_CORE), bytesArg(make([]byte, 16)), imm(0))
-	c.add("init-close", "only the control socket outlives the exec", unix.SYS_CLOSE_RANGE, imm(fdGo), imm(^uintptr(0)>>32), imm(0))
-	c.add("init-keep-control", "descriptor 3 is the stage's one door", unix.SYS_FCNTL, imm(fdControl), imm(unix.F_SETFD), imm(0))
+	c.add("init-keep-control", "descriptor 3 is the stage's one door; all others close on exec", unix.SYS_FCNTL, imm(fdControl), imm(unix.F_SETFD), imm(0))
 	c.unmask("init-")
+	// Init is told what the kernel answers as an argument: only this thread can ask.
+	signal := c.prog.slot("init death signal", 8)
+	signal.Init[0] = poison
+	c.add("read-init-death-signal", "shown to the launcher by init, which gets it as its argument", unix.SYS_PRCTL, imm(unix.PR_GET_PDEATHSIG), addr(signal.at(0)))
 	c.filter("init-", c.spec.InitFilter)
-	c.add("init-exec", "exec is the barrier: the launcher's memory image ends here", unix.SYS_EXECVEAT, imm(fdSelf), str(""), vec([]string{StageInit}), vec(StageEnv()), imm(unix.AT_EMPTY_PATH))
+	argv := vec([]string{StageInit, ""})
+	argv.relocs[1].arg = addr(signal.at(0))
+	c.add("init-exec", "exec is the barrier: the launcher's memory image ends here", unix.SYS_EXECVEAT, imm(fdSelf), str(""), argv, vec(StageEnv()), imm(unix.AT_EMPTY_PATH))
 }
 
 // StageEnv keeps the Go runtime of a stage small; it holds nothing of the caller's.
 func StageEnv() []string { return []string{"GOMAXPROCS=1", "GOGC=off"} }
 
+// noCapabilities needs no step for the ambient set: the clone into a new user
+// namespace emptied it, and capset(2) keeps it within the permitted one.
 func (c *compiler) noCapabilities(prefix string) {
-	c.add(prefix+"no-ambient", "an ambient capability would survive the exec", unix.SYS_PRCTL, imm(unix.PR_CAP_AMBIENT), imm(unix.PR_CAP_AMBIENT_CLEAR_ALL), imm(0), imm(0), imm(0))
-	c.add(prefix+"no-capabilities", "effective, permitted and inheritable become empty", unix.SYS_CAPSET, bytesArg(capHeader()), bytesArg(capData(0)))
+	c.add(prefix+"no-capabilities", "effective, permitted and inheritable become empty, and with them ambient", unix.SYS_CAPSET, bytesArg(capHeader()), bytesArg(capData(0)))
 	c.add(prefix+"no-new-privs", "no exec can gain; an unprivileged filter and Landlock need it", unix.SYS_PRCTL, imm(unix.PR_SET_NO_NEW_PRIVS), imm(1), imm(0), imm(0), imm(0))
 }
 
@@ -58,18 +64,17 @@ func (c *compiler) unmask(prefix string) {
 	c.add(prefix+"empty-signal-mask", "a blocked signal would be inherited over exec", unix.SYS_RT_SIGPROCMASK, imm(2), bytesArg(make([]byte, 8)), imm(0), imm(8))
 }
 
-func (c *compiler) filter(prefix string, f []byte) {
+func (c *compiler) filter(prefix string, f []byte) *Step {
 	prog := Arg{kind: argBlob, data: make([]byte, 16), relocs: []reloc{{8, bytesArg(f)}}} // struct sock_fprog
 	binary.NativeEndian.PutUint16(prog.data, uint16(len(f)/8))
-	c.add(prefix+"seccomp", "last, so that the filter need not permit what the set-up does", unix.SYS_SECCOMP, imm(unix.SECCOMP_SET_MODE_FILTER), imm(0), prog)
+	return c.add(prefix+"seccomp", "last, so that the filter need not permit what the set-up does", unix.SYS_SECCOMP, imm(unix.SECCOMP_SET_MODE_FILTER), imm(0), prog)
 }
 
 // child is everything between fork and the workload's first instruction.
 func (c *compiler) child() {
 	c.reportOn("report-on-go", "two readers of one socket would steal each other's messages", fdGo)
-	c.add("is-pid-2", "init recognises the workload by this pid", unix.SYS_GETPID).exactly(2)
 	c.add("own-keyring", "the caller's session keyring would be inherited", unix.SYS_KEYCTL, imm(unix.KEYCTL_JOIN_SESSION_KEYRING), imm(0)).tolerate(unix.ENOSYS)
-	c.add("own-session", "no controlling terminal, no signals to the caller's group", unix.SYS_SETSID).exactly(2)
+	c.add("own-session", "no controlling terminal, no signals to the caller's group; its number is that of pid 2, by which init knows the workload", unix.SYS_SETSID).exactly(2)
 	// CLONE_CLEAR_SIGHAND resets handlers, but what the caller ignores (nohup, make)
 	// stays ignored over clone and exec.
 	plain := c.prog.slot("default signal action", 32).at(0)
@@ -78,7 +83,9 @@ func (c *compiler) child() {
 			c.add(fmt.Sprintf("default-signal-%d", n), "a signal that the caller ignores would be ignored by the workload too", unix.SYS_RT_SIGACTION, imm(uintptr(n)), addr(plain), imm(0), imm(8))
 		}
 	}
-	c.cgroupNamespace("")
+	if c.hasProc() { // nothing else would show the child's own
+		c.cgroupNamespace("")
+	}
 	c.add("wait-for-tree", "nothing of the host may be opened; if pid 1 ends instead, the kernel ends the child with it", unix.SYS_READ, load(c.relayRead), addr(c.buf.at(16)), imm(1)).exactly(1)
 	c.openForChild()
 	c.childIdentity()
@@ -99,19 +106,39 @@ func (c *compiler) child() {
 	c.readBack()
 	probe()
 	c.probeConnect()
-	c.add("probe-nested-userns", "the limit on user namespaces must hold without the filter's help", unix.SYS_UNSHARE, imm(unix.CLONE_NEWUSER)).fails(unix.ENOSPC)
+	c.add("probe-nested-userns", "the limit on user namespaces must hold without the filter's help", unix.SYS_UNSHARE, imm(unix.CLONE_NEWUSER)).into(c.place("nested", 8)).anyResult()
 	// Last, since Landlock's rules and the probes need descriptors that the program may not have.
 	c.rlimits(func(resource int) bool { return resource == unix.RLIMIT_NOFILE })
-	c.filter("", c.spec.Filter)
-	c.add("probe-seccomp", "unshare of nothing succeeds unless the filter is in force", unix.SYS_UNSHARE, imm(0)).fails(unix.EPERM)
+	c.filter("", c.spec.Filter).into(c.place("filter", 8))
+	c.add("probe-seccomp", "unshare of nothing succeeds unless the filter is in force", unix.SYS_UNSHARE, imm(0)).into(c.place("filtered", 8)).anyResult()
 	c.probeSockets()
 	c.add("ready", "the launcher compares all this with the plan before it says go", unix.SYS_WRITE, imm(fdChildGo), addr(c.report.at(0)), imm(uintptr(len(c.report.Init)))).exactly(int64(len(c.report.Init)))
 	c.add("wait-for-go", "EOF means that the launcher is gone or has refused", unix.SYS_READ, imm(fdChildGo), addr(c.buf.at(8)), imm(1)).exactly(1)
-	if c.spec.Command.Self {
-		c.add(execStep, "nsbox's own stage begins", unix.SYS_EXECVEAT, imm(fdChildSelf), str(""), vec(c.spec.Command.Argv), vec(c.spec.Command.Env), imm(unix.AT_EMPTY_PATH))
-	} else {
-		c.add(execStep, "the workload's first instruction", unix.SYS_EXECVE, str(c.spec.Command.Path), vec(c.spec.Command.Argv), vec(c.spec.Command.Env))
+	c.exec()
+}
+
+// goByte is what "go" says: the byte without which the exec below has no program.
+func (c Command) goByte() byte {
+	if c.Self {
+		return unix.AT_EMPTY_PATH >> 8
 	}
+	return c.Path[0]
+}
+
+// exec runs what "go" completes: the first byte of the path, or the flag by which
+// an empty path means the descriptor. Whoever comes here without it gets ENOENT.
+func (c *compiler) exec() {
+	wait := &c.prog.Steps[len(c.prog.Steps)-1]
+	if c.spec.Command.Self {
+		flags := c.prog.slot("exec flags", 8)
+		wait.Args[1] = addr(flags.at(1))
+		c.add(execStep, "nsbox's own stage begins", unix.SYS_EXECVEAT, imm(fdChildSelf), str(""), vec(c.spec.Command.Argv), vec(c.spec.Command.Env), load(flags.at(0)))
+		return
+	}
+	program := c.prog.slot("program", len(c.spec.Command.Path)+1)
+	copy(program.Init[1:], c.spec.Command.Path[1:])
+	wait.Args[1] = addr(program.at(0))
+	c.add(execStep, "the workload's first instruction", unix.SYS_EXECVE, addr(program.at(0)), vec(c.spec.Command.Argv), vec(c.spec.Command.Env))
 }
 
 func (c *compiler) rlimits(which func(resource int) bool) {
@@ -144,21 +171,22 @@ func (c *compiler) openForChild() {
 	}
 }
 
+// openSlot holds what came of opening a name, within the report.
 func (c *compiler) openSlot(i int) Ref {
-	name := fmt.Sprintf("open-name-%d", i)
-	for _, s := range c.prog.slots {
-		if s.Name == name {
-			return s.at(0)
+	name := fmt.Sprintf("name-%d", i)
+	for _, f := range c.fields {
+		if f.name == name {
+			return c.report.at(f.off)
 		}
 	}
-	return c.word(name)
+	return c.place(name, 8)
 }
 
 // passed is the set-up's number of the descriptor that the program will see as to.
 func (c *compiler) passed(to int) int {
 	for i, p := range c.fds.pass {
 		if p.To == to {
-			return fdPass + i
+			return c.firstPass() + i
 		}
 	}
 	return -1
@@ -238,7 +266,9 @@ func (c *compiler) handOut() {
 func (c *compiler) childDescriptors() {
 	c.add("keep-go", "out of the way of what the program is handed", unix.SYS_DUP3, imm(fdGo), imm(fdChildGo), imm(unix.O_CLOEXEC))
 	c.reportOn("report-on-kept-go", "its old number is about to be used", fdChildGo)
-	c.add("keep-self", "needed by the exec of a stage", unix.SYS_DUP3, imm(fdSelf), imm(fdChildSelf), imm(unix.O_CLOEXEC))
+	if c.spec.Command.Self {
+		c.add("keep-self", "needed by the exec of a stage", unix.SYS_DUP3, imm(fdSelf), imm(fdChildSelf), imm(unix.O_CLOEXEC))
+	}
 	if c.spec.Stdin || c.spec.Terminal != nil {
 		c.add("stdin", "made inside, never the caller's own descriptor", unix.SYS_DUP3, imm(fdInner), imm(0), imm(0))
 	}
@@ -246,17 +276,13 @@ func (c *compiler) childDescriptors() {
 	c.add("stderr", "counted and capped by the launcher", unix.SYS_DUP3, imm(fdInner+2), imm(2), imm(0))
 	// Moved up first: a target number may be one that is still to be read.
 	for i := range c.fds.pass {
-		c.add(fmt.Sprintf("lift-pass-%d", i), "targets and sources share the low numbers", unix.SYS_DUP3, imm(uintptr(fdPass+i)), imm(uintptr(fdLift+i)), imm(unix.O_CLOEXEC))
+		c.add(fmt.Sprintf("lift-pass-%d", i), "targets and sources share the low numbers", unix.SYS_DUP3, imm(uintptr(c.firstPass()+i)), imm(uintptr(fdLift+i)), imm(unix.O_CLOEXEC))
 	}
 	for i := range c.spec.Open {
 		c.add(fmt.Sprintf("lift-open-%d", i), "a name that could not be opened leaves its number closed", unix.SYS_DUP3, load(c.openSlot(i)), imm(uintptr(fdLift+len(c.fds.pass)+i)), imm(unix.O_CLOEXEC)).anyResult()
 	}
-	c.add("clear-low", "a stale low number must not shine through a name that could not be opened", unix.SYS_CLOSE_RANGE, imm(3), imm(fdLift-1), imm(0))
 	for i, p := range c.fds.pass {
 		c.add(fmt.Sprintf("give-pass-%d", i), "handed to the program by number", unix.SYS_DUP3, imm(uintptr(fdLift+i)), imm(uintptr(p.To)), imm(0))
-	}
-	for i, o := range c.spec.Open {
-		c.add(fmt.Sprintf("give-open-%d", i), "handed to the program by number, where it could be opened", unix.SYS_DUP3, imm(uintptr(fdLift+len(c.fds.pass)+i)), imm(uintptr(o.To)), imm(0)).anyResult()
 	}
 }
 
@@ -266,9 +292,15 @@ func (c *compiler) closeRest() {
 	for _, p := range c.fds.pass {
 		first = max(first, p.To+1)
 	}
-	for _, o := range c.spec.Open {
-		first = max(first, o.To+1)
+	if len(c.spec.Open) == 0 {
+		c.add("close-low", "no directory, socket or ruleset may be left to the program", unix.SYS_CLOSE_RANGE, imm(uintptr(first)), imm(fdChildGo-1), imm(0))
+	} else {
+		// The names' numbers lie here too: one that could not be opened stays closed.
+		c.add("close-low", "no directory, socket or ruleset may be left to the program, nor stand for a name", unix.SYS_CLOSE_RANGE, imm(uintptr(first)), imm(fdLift-1), imm(0))
+		for i, o := range c.spec.Open {
+			c.add(fmt.Sprintf("give-open-%d", i), "handed to the program by number, where it could be opened", unix.SYS_DUP3, imm(uintptr(fdLift+len(c.fds.pass)+i)), imm(uintptr(o.To)), imm(0)).anyResult()
+		}
+		c.add("close-lifted", "each has its number now", unix.SYS_CLOSE_RANGE, imm(fdLift), imm(fdChildGo-1), imm(0))
 	}
-	c.add("close-low", "no directory, socket or ruleset may be left to the program", unix.SYS_CLOSE_RANGE, imm(uintptr(first)), imm(fdChildGo-1), imm(0))
 	c.add("close-high", "the same above the private numbers", unix.SYS_CLOSE_RANGE, imm(fdChildSelf+1), imm(^uintptr(0)>>32), imm(0))
 }

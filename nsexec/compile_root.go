@@ -122,10 +122,10 @@ func (c *compiler) attach(i int, at, rel string) {
 	c.need(c.add("attach:"+at, "the pinned source appears in the box", unix.SYS_MOVE_MOUNT, load(c.trees[i]), str(""), neg(atFDCWD), str(rel), imm(unix.MOVE_MOUNT_F_EMPTY_PATH)), unix.CAP_SYS_ADMIN)
 }
 
-// enter makes the tree the root and lets go of the host's.
+// enter makes the tree the root and lets go of the host's. The working directory
+// is the new root already, since enter-root-tmpfs.
 func (c *compiler) enter() {
 	c.need(c.add("pivot-root", "chroot can be left again, a pivoted root cannot", unix.SYS_PIVOT_ROOT, str("."), str(".")), unix.CAP_SYS_ADMIN)
 	c.need(c.add("detach-old-root", "the host's tree stays mounted below until it is let go", unix.SYS_UMOUNT2, str("."), imm(unix.MNT_DETACH)), unix.CAP_SYS_ADMIN)
-	c.add("enter-root", "the working directory would still be the old root", unix.SYS_CHDIR, str("/"))
 	c.add("tree-ready", "the child, whose root the pivot has moved too, may go on", unix.SYS_WRITE, load(c.relayWrite), str("T"), imm(1)).exactly(1)
 }

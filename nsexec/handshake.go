@@ -103,16 +103,19 @@ func (b *Box) handshake(stop <-chan struct{}) error {
 	if err := b.failure(p.Data); err != nil {
 		return err
 	}
-	if len(p.Data) != 1+8*6 || p.Data[0] != msgUp || p.PID != b.InitPID {
+	if len(p.Data) != 1+8*upWords || p.Data[0] != msgUp || p.PID != b.InitPID {
 		return fmt.Errorf("init did not come up: message %q of %d bytes from pid %d", p.Data[0], len(p.Data), p.PID)
 	}
-	for i := range b.Init.Caps {
-		b.Init.Caps[i] = binary.NativeEndian.Uint64(p.Data[1+8*i:])
-	}
-	b.Init.Environment = int(binary.NativeEndian.Uint64(p.Data[41:]))
+	b.Init = parseInit(p.Data[1:])
 	b.Phases["init"] = time.Since(t)
 	b.restoreDumpable()
 	return nil
+}
+
+func parseInit(words []byte) InitReport {
+	at := func(i int) uint64 { return binary.NativeEndian.Uint64(words[8*i:]) }
+	return InitReport{Caps: [5]uint64{at(0), at(1), at(2), at(3), at(4)}, Environment: int(at(5)), DeathSignal: int64(at(6)),
+		Core: [2]uint64{at(7), at(8)}, Streams: [3]uint64{at(9), at(10), at(11)}, Descriptors: at(12)}
 }
 
 // restoreDumpable undoes what setresuid in the shared memory did: an undumpable
@@ -188,7 +191,7 @@ func (b *Box) failure(msg []byte) error {
 	}
 	step := int(binary.NativeEndian.Uint64(msg) >> 32)
 	if step >= len(b.steps) {
-		return fmt.Errorf("the box reports a failure of step %d of %d", step, len(b.steps))
+		return &StepError{Stage: "box", Step: fmt.Sprintf("%d of %d", step, len(b.steps)), Why: "the program ends with an exec, not here", Result: int64(binary.NativeEndian.Uint64(msg[8:]))}
 	}
 	s := b.steps[step]
 	return &StepError{Stage: s.Stage, Step: s.Name, Why: s.Why, Result: int64(binary.NativeEndian.Uint64(msg[8:]))}
@@ -203,6 +206,9 @@ func (b *Box) firstFailure(err error) error {
 		return err
 	}
 	b.Kill()
+	read := make(chan struct{})
+	defer close(read)
+	go b.endRecv(read)
 	buf := make([]byte, wire.MaxMessage)
 	for _, c := range []*wire.Conn{b.control, b.golink} {
 		for {
@@ -220,6 +226,22 @@ func (b *Box) firstFailure(err error) error {
 		return ErrGone
 	}
 	return err
+}
+
+// endRecv gives a killed box its time and then stops waiting for its end of the
+// sockets: somebody may hold a copy. done says that nobody waits any more.
+func (b *Box) endRecv(done <-chan struct{}) {
+	select {
+	case <-done:
+		return
+	case <-time.After(b.patience):
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pidfd >= 0 { // else the sockets are closed, and their numbers may be somebody else's
+		b.control.HangUp()
+		b.golink.HangUp()
+	}
 }
 
 func closeAll(fds []int) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"os"
 	"os/signal"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -18,7 +19,7 @@ const StageInit = "nsbox-init"
 const (
 	msgStreams   = 'S' // set-up -> launcher: outer stream ends, held directory
 	msgListeners = 'L' // set-up -> launcher: listening sockets in the order of Spec.Listen
-	msgUp        = 'U' // init -> launcher: 8-byte words: effective|permitted|inheritable|bounding|ambient, environment count
+	msgUp        = 'U' // init -> launcher: upWords 8-byte words, InitReport
 	msgExit      = 'X' // init -> launcher: wait status, cpu time of all reaped children in microseconds, max RSS in KiB
 )
 
@@ -37,10 +38,9 @@ func RunInit() int {
 	if err != nil {
 		return 125
 	}
-	up := make([]byte, 1+8*6)
-	up[0] = msgUp
-	for i, v := range []uint64{sets.Effective, sets.Permitted, sets.Inheritable, sets.Bounding, sets.Ambient, uint64(len(os.Environ()))} {
-		binary.NativeEndian.PutUint64(up[1+8*i:], v)
+	up := []byte{msgUp}
+	for _, v := range initWords(sets) {
+		up = binary.NativeEndian.AppendUint64(up, v)
 	}
 	if _, err := unix.Write(fdControl, up); err != nil {
 		return 125
@@ -70,6 +70,54 @@ func RunInit() int {
 			return 0
 		}
 	}
+}
+
+// upWords is how many words init reports.
+const upWords = 13
+
+// initWords asks the kernel what this process is; what it does not answer is
+// all ones, which nobody wants.
+func initWords(sets caps.Sets) []uint64 {
+	const none = ^uint64(0)
+	words := []uint64{sets.Effective, sets.Permitted, sets.Inheritable, sets.Bounding, sets.Ambient, uint64(len(os.Environ()))}
+	signal := none
+	if len(os.Args) == 2 && len(os.Args[1]) == 1 {
+		signal = uint64(os.Args[1][0])
+	}
+	core := unix.Rlimit{Cur: none, Max: none}
+	unix.Getrlimit(unix.RLIMIT_CORE, &core)
+	words = append(words, signal, core.Cur, core.Max)
+	for fd := range 3 {
+		var st unix.Stat_t
+		rdev := none
+		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR {
+			rdev = st.Rdev
+		}
+		words = append(words, rdev)
+	}
+	var polled [64]unix.PollFd
+	for fd := range polled {
+		polled[fd].Fd = int32(fd)
+	}
+	open := none
+	if _, err := unix.Poll(polled[:], 0); err == nil {
+		open = 0
+		for fd, p := range polled {
+			if p.Revents&unix.POLLNVAL == 0 && !runtimeOwn(fd) {
+				open |= 1 << fd
+			}
+		}
+	}
+	return append(words, open)
+}
+
+// runtimeOwn reports whether fd is the Go runtime's poller, which it makes when a
+// package reads a file at its start.
+func runtimeOwn(fd int) bool {
+	var name [32]byte
+	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), name[:])
+	text := string(name[:max(n, 0)])
+	return err == nil && (text == "anon_inode:[eventpoll]" || text == "anon_inode:[eventfd]")
 }
 
 func reportExit(ws unix.WaitStatus) {

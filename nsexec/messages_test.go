@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"nsbox/nsexec/wire"
 )
 
 // The table of messages stands once, in wire/doc.go; the code is held to it.
@@ -36,7 +38,7 @@ func TestMessageTable(t *testing.T) {
 		return make([]string, 6)
 	}
 	// What the launcher accepts.
-	for tag, size := range map[byte]int{msgStreams: 1, msgListeners: 1, reportTag: reportSize, msgUp: 1 + 8*6, msgExit: 1 + 8*3} {
+	for tag, size := range map[byte]int{msgStreams: 1, msgListeners: 1, reportTag: reportSize, msgUp: 1 + 8*upWords, msgExit: 1 + 8*3} {
 		if got := find(tag)[3]; got != fmt.Sprint(size) {
 			t.Errorf("%c has %s bytes in the table, %d in the code", tag, got, size)
 		}
@@ -115,9 +117,40 @@ func TestFailureMessage(t *testing.T) {
 	if e.Errno() != 0 || e.Unwrap() != nil || !strings.Contains(e.Error(), "unexpected result 7") {
 		t.Errorf("got %v", e)
 	}
-	if err := b.failure(msg(1, -1)); err == nil {
-		t.Error("a step past the last is believed")
-	} else if _, ok := err.(*StepError); ok {
-		t.Errorf("a step past the last has a name: %v", err)
+	e, ok = b.failure(msg(1, -38)).(*StepError)
+	if !ok || e.Step != "1 of 1" || e.Stage != "box" {
+		t.Errorf("a step past the last: %+v", e)
+	}
+}
+
+// What the child says after go is why its program has not begun; only the end
+// of its socket is silence.
+func TestLastWord(t *testing.T) {
+	failed := make([]byte, 16)
+	for name, c := range map[string]struct {
+		say  func(peer int)
+		step string
+	}{
+		"nothing":           {func(int) {}, ""},
+		"a failure":         {func(p int) { unix.Write(p, failed) }, execStep},
+		"another message":   {func(p int) { unix.Write(p, []byte("S")) }, execStep + " or before"},
+		"too long a one":    {func(p int) { unix.Write(p, make([]byte, wire.MaxMessage+1)) }, execStep + " or before"},
+		"a step beyond all": {func(p int) { unix.Write(p, append([]byte{0, 0, 0, 0, 9}, failed[5:]...)) }, "9 of 1"},
+	} {
+		conn, peer, err := wire.Pair(highFD)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &Box{golink: conn, steps: []Step{{Name: execStep}}}
+		c.say(peer)
+		unix.Close(peer)
+		got := ""
+		if e := b.lastWord(); e != nil {
+			got = e.Step
+		}
+		if got != c.step {
+			t.Errorf("%s: %q, want %q", name, got, c.step)
+		}
+		conn.Close()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -24,53 +25,105 @@ const reportTag = 'R'
 // reportSize is a report's length in bytes: room for every field, sent whole.
 const reportSize = 4096
 
-// readBack asks the kernel what the child now is. All slots of the report stand
-// in one piece of memory, sent with one write.
-func (c *compiler) readBack() {
-	size := 16
-	place := func(name string, n int) Ref {
-		f := field{name, size, n}
-		c.fields = append(c.fields, f)
-		size += (n + 7) &^ 7
-		return Ref{c.report, f.off}
-	}
+// poison fills what the kernel has not answered: no answer is never a good one.
+const poison = 0xa5
+
+// polled is how many descriptors are asked about where no /proc lists them all.
+const polled = 128
+
+// startReport makes the one piece of memory that is sent with one write.
+func (c *compiler) startReport() {
 	c.report = c.prog.slot("report", reportSize)
 	c.report.Init[0] = reportTag
+	c.reported = 16
+}
 
+// place takes n bytes of the report.
+func (c *compiler) place(name string, n int) Ref {
+	f := field{name, c.reported, n}
+	c.fields = append(c.fields, f)
+	c.reported += (n + 7) &^ 7
+	for i := f.off; i < min(c.reported, reportSize); i++ {
+		c.report.Init[i] = poison
+	}
+	return c.report.at(f.off)
+}
+
+// placeText is place for what read(2) fills, of which only the bytes that came
+// are the answer; a NUL ends it.
+func (c *compiler) placeText(name string, n int) Ref {
+	r := c.place(name, n)
+	clear(c.report.Init[min(r.Off+1, reportSize):min(c.reported, reportSize)])
+	return r
+}
+
+// readSetUp asks what the set-up itself is, before the fork: the child sends it.
+func (c *compiler) readSetUp() {
+	c.add("read-set-up-capabilities", "shown to the launcher: no more than the steps name", unix.SYS_CAPGET, bytesArg(capHeader()), addr(c.place("setupcaps", 24)))
+	c.add("read-death-signal", "shown to the launcher", unix.SYS_PRCTL, imm(unix.PR_GET_PDEATHSIG), addr(c.place("deathsignal", 8)))
+	c.add("read-old-number", "shown to the launcher: a number that it handed in is closed", unix.SYS_FCNTL, imm(uintptr(c.fds.control)), imm(unix.F_GETFD), imm(0)).into(c.place("oldnumber", 8)).anyResult()
+}
+
+// readBack asks the kernel what the child now is.
+func (c *compiler) readBack() {
+	place := c.place
 	r := place("resuid", 12)
 	c.add("read-uids", "shown to the launcher", unix.SYS_GETRESUID, addr(r), addr(Ref{r.Slot, r.Off + 4}), addr(Ref{r.Slot, r.Off + 8}))
 	r = place("resgid", 12)
 	c.add("read-gids", "shown to the launcher", unix.SYS_GETRESGID, addr(r), addr(Ref{r.Slot, r.Off + 4}), addr(Ref{r.Slot, r.Off + 8}))
 	c.add("read-groups", "shown to the launcher", unix.SYS_GETGROUPS, imm(0), imm(0)).into(place("groups", 8))
-	header := place("capheader", 8)
-	copy(c.report.Init[header.Off:], capHeader())
-	c.add("read-capabilities", "shown to the launcher", unix.SYS_CAPGET, addr(header), addr(place("caps", 24)))
+	c.add("read-capabilities", "shown to the launcher", unix.SYS_CAPGET, bytesArg(capHeader()), addr(place("caps", 24)))
 	c.add("read-session", "shown to the launcher", unix.SYS_GETSID, imm(0)).into(place("sid", 8))
 	c.add("read-keyring", "shown to the launcher; an own keyring has an own serial", unix.SYS_KEYCTL, imm(unix.KEYCTL_GET_KEYRING_ID), neg(-3), imm(0)).into(place("keyring", 8)).anyResult()
 	if c.spec.Terminal != nil {
 		c.readTerminal(place)
 	}
 	c.add("read-directory", "shown to the launcher", unix.SYS_GETCWD, addr(place("cwd", 256)), imm(256))
-	c.add("go-closes-on-exec", "else the workload would hold the launcher's socket", unix.SYS_FCNTL, imm(fdChildGo), imm(unix.F_GETFD), imm(0)).exactly(unix.FD_CLOEXEC)
-	c.add("self-closes-on-exec", "else the workload would hold nsbox's own image", unix.SYS_FCNTL, imm(fdChildSelf), imm(unix.F_GETFD), imm(0)).exactly(unix.FD_CLOEXEC)
+	c.add("go-closes-on-exec", "else the workload would hold the launcher's socket", unix.SYS_FCNTL, imm(fdChildGo), imm(unix.F_GETFD), imm(0)).into(place("gocloses", 8)).anyResult()
+	if c.spec.Command.Self {
+		c.add("self-closes-on-exec", "else the workload would hold nsbox's own image", unix.SYS_FCNTL, imm(fdChildSelf), imm(unix.F_GETFD), imm(0)).into(place("selfcloses", 8)).anyResult()
+	}
+	for _, n := range c.given() {
+		c.add(fmt.Sprintf("read-descriptor-%d", n), "shown to the launcher, which has the other end or the same file", unix.SYS_FSTAT, imm(uintptr(n)), addr(place(statField(n), statSize))).anyResult()
+	}
 	c.add("read-names", "shown to the launcher: host and domain name", unix.SYS_UNAME, addr(place("uname", utsFields*utsField)))
 	if c.hasProc() {
 		for _, l := range inotifyLimits() {
 			file := c.word("read " + l.name)
 			c.add("open-own-"+l.name, "shown to the launcher: the limit as it holds inside", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/sys/user/"+l.name), imm(unix.O_RDONLY|unix.O_CLOEXEC)).into(file)
-			c.add("read-own-"+l.name, "shown to the launcher", unix.SYS_READ, load(file), addr(place(l.name, 24)), imm(23))
+			c.add("read-own-"+l.name, "shown to the launcher", unix.SYS_READ, load(file), addr(c.placeText(l.name, 24)), imm(23))
 			c.add("close-own-"+l.name, "the listing below must not show it", unix.SYS_CLOSE, load(file))
 		}
 		file := c.word("cgroup-file")
 		c.add("open-cgroup", "shown to the launcher: the view from inside", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/self/cgroup"), imm(unix.O_RDONLY|unix.O_CLOEXEC)).into(file)
-		c.add("read-cgroup", "a hierarchy whose line does not end in the root would show the host's tree", unix.SYS_READ, load(file), addr(place("cgroup", 1024)), imm(1023))
+		c.add("read-cgroup", "a hierarchy whose line does not end in the root would show the host's tree", unix.SYS_READ, load(file), addr(c.placeText("cgroup", 512)), imm(511))
 		c.add("close-cgroup", "the listing below must not show it", unix.SYS_CLOSE, load(file))
 		dir := c.word("fd-dir")
 		c.add("open-descriptors", "shown to the launcher", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/self/fd"), imm(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)).into(dir)
 		c.add("read-descriptors", "shown to the launcher; nothing else may be open", unix.SYS_GETDENTS64, load(dir), addr(place("fds", 1024)), imm(1024)).into(place("fdslen", 8))
-		c.add("close-descriptors", "the listing itself is one more descriptor", unix.SYS_CLOSE, load(dir))
+		return
 	}
+	list := place("polled", 8*polled)
+	for n := range polled { // struct pollfd: descriptor, events asked for, events
+		binary.NativeEndian.PutUint32(c.report.Init[list.Off+8*n:], uint32(n))
+		binary.NativeEndian.PutUint16(c.report.Init[list.Off+8*n+4:], 0)
+	}
+	c.add("read-descriptors", "shown to the launcher; without a /proc that lists them, each is asked for", unix.SYS_POLL, addr(list), imm(polled), imm(0)).into(place("answered", 8))
 }
+
+// given are the descriptors of the program that the launcher knows from its side.
+func (c *compiler) given() []int {
+	out := []int{0, 1, 2}
+	for _, p := range c.fds.pass {
+		out = append(out, p.To)
+	}
+	return out
+}
+
+func statField(n int) string { return fmt.Sprintf("stat-%d", n) }
+
+// statSize is that of struct stat on amd64, stat(2).
+const statSize = 144
 
 // struct new_utsname is six strings of 65 bytes, uname(2): system, node,
 // release, version, machine, domain.
@@ -92,7 +145,31 @@ type Report struct {
 	Domainname  string
 	Inotify     [2]string // user.max_inotify_instances and _watches inside; empty where the box has no /proc
 	Cgroup      string    // /proc/self/cgroup as the child sees it; empty where the box has no /proc
-	Descriptors []int     // open at the time, without the listing's own; nil where the box has no /proc
+	Descriptors []int     // open at the time, with the listing's own; nil where nobody answered
+
+	SetUpCaps   [3]uint64      // of the set-up before its fork
+	DeathSignal int64          // of the set-up before its fork
+	OldNumber   int64          // raw answer about a number of the launcher's in the set-up
+	CloseOnExec []int64        // raw flags of the private descriptors
+	Files       map[int]FileID // behind the program's descriptors that the launcher knows
+	Names       []int64        // raw results of opening Spec.Open, in its order
+
+	// Raw results of what was tried. A probe that the program does not hold is nil.
+	Control, Landlock *int64
+	NestedUserNS      int64 // unshare of a user namespace, before the filter
+	Filter            int64 // seccomp(2) itself
+	Filtered          int64 // unshare of nothing, after it
+}
+
+// FileID is what fstat(2) says of a descriptor.
+type FileID struct {
+	Dev, Ino, Rdev uint64
+	Type           uint32 // S_IFMT of the mode
+}
+
+func parseFile(b []byte) FileID {
+	w := binary.NativeEndian
+	return FileID{Dev: w.Uint64(b), Ino: w.Uint64(b[8:]), Type: w.Uint32(b[24:]) & unix.S_IFMT, Rdev: w.Uint64(b[40:])}
 }
 
 func parseReport(msg []byte, fields []field) (*Report, error) {
@@ -109,7 +186,7 @@ func parseReport(msg []byte, fields []field) (*Report, error) {
 	}
 	u32 := func(b []byte, i int) uint32 { return binary.NativeEndian.Uint32(b[4*i:]) }
 	r := &Report{}
-	for _, need := range []string{"resuid", "resgid", "groups", "caps", "sid", "keyring", "cwd", "uname"} {
+	for _, need := range []string{"resuid", "resgid", "groups", "caps", "sid", "keyring", "cwd", "uname", "setupcaps", "deathsignal", "oldnumber", "gocloses", "nested", "filter", "filtered"} {
 		if at(need) == nil {
 			return nil, fmt.Errorf("the child's report lacks %s", need)
 		}
@@ -117,9 +194,38 @@ func parseReport(msg []byte, fields []field) (*Report, error) {
 	if (at("fds") == nil) != (at("fdslen") == nil) {
 		return nil, fmt.Errorf("the child's descriptor listing has no length")
 	}
+	word := func(name string) int64 { return int64(binary.NativeEndian.Uint64(at(name))) }
+	maybe := func(name string) *int64 {
+		if at(name) == nil {
+			return nil
+		}
+		v := word(name)
+		return &v
+	}
 	for i := range 3 {
 		r.UIDs[i], r.GIDs[i] = u32(at("resuid"), i), u32(at("resgid"), i)
 		r.Caps[i] = uint64(u32(at("caps"), i)) | uint64(u32(at("caps"), i+3))<<32
+		r.SetUpCaps[i] = uint64(u32(at("setupcaps"), i)) | uint64(u32(at("setupcaps"), i+3))<<32
+	}
+	r.DeathSignal, r.OldNumber = int64(u32(at("deathsignal"), 0)), word("oldnumber")
+	r.NestedUserNS, r.Filter, r.Filtered = word("nested"), word("filter"), word("filtered")
+	r.Control, r.Landlock = maybe("control"), maybe("landlock")
+	for _, name := range []string{"gocloses", "selfcloses"} {
+		if v := maybe(name); v != nil {
+			r.CloseOnExec = append(r.CloseOnExec, *v)
+		}
+	}
+	r.Files = map[int]FileID{}
+	for _, f := range fields {
+		what, number, _ := strings.Cut(f.name, "-")
+		n, err := strconv.Atoi(number)
+		switch {
+		case err != nil:
+		case what == "stat":
+			r.Files[n] = parseFile(at(f.name))
+		case what == "name":
+			r.Names = append(r.Names, word(f.name))
+		}
 	}
 	r.Groups = int(binary.NativeEndian.Uint64(at("groups")))
 	r.Session = int(binary.NativeEndian.Uint64(at("sid")))
@@ -146,6 +252,14 @@ func parseReport(msg []byte, fields []field) (*Report, error) {
 			return nil, err
 		}
 		r.Descriptors = list
+	}
+	if n := maybe("answered"); n != nil && *n >= 0 && *n <= polled {
+		r.Descriptors = []int{}
+		for fd, b := 0, at("polled"); len(b) >= 8; fd, b = fd+1, b[8:] {
+			if binary.NativeEndian.Uint16(b[6:])&unix.POLLNVAL == 0 {
+				r.Descriptors = append(r.Descriptors, fd)
+			}
+		}
 	}
 	return r, nil
 }

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // reportOf is the message of a child that answers with these bytes.
@@ -34,6 +36,19 @@ func reportOf(t testing.TB) (msg []byte, fields []field) {
 	put("resgid", words(4, 5, 6))
 	put("groups", words(7, 0))
 	put("caps", words(1, 2, 3, 1, 0, 0))
+	put("setupcaps", words(4, 5, 6, 0, 0, 1))
+	put("deathsignal", words(9, 0))
+	for i, name := range []string{"oldnumber", "gocloses", "nested", "filter", "filtered", "control", "landlock"} {
+		put(name, words(uint32(20+i), 0))
+	}
+	for n := range 3 {
+		st := make([]byte, statSize)
+		binary.NativeEndian.PutUint64(st, uint64(30+n))
+		binary.NativeEndian.PutUint64(st[8:], uint64(40+n))
+		binary.NativeEndian.PutUint32(st[24:], unix.S_IFIFO|0o600)
+		binary.NativeEndian.PutUint64(st[40:], uint64(50+n))
+		put(statField(n), st)
+	}
 	put("sid", words(2, 0))
 	put("keyring", words(99, 0))
 	put("cwd", []byte("/scratch\x00rest"))
@@ -64,7 +79,9 @@ func TestParseReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Report{UIDs: [3]uint32{1, 2, 3}, GIDs: [3]uint32{4, 5, 6}, Groups: 7, Caps: [3]uint64{1 | 1<<32, 2, 3}, Session: 2, Keyring: 99, Dir: "/scratch", Hostname: "nsbox", Domainname: NoDomain, Inotify: [2]string{"8", "1024"}, Cgroup: "0::/\n", Descriptors: []int{2, 10}}
+	want := &Report{UIDs: [3]uint32{1, 2, 3}, GIDs: [3]uint32{4, 5, 6}, Groups: 7, Caps: [3]uint64{1 | 1<<32, 2, 3}, Session: 2, Keyring: 99, Dir: "/scratch", Hostname: "nsbox", Domainname: NoDomain, Inotify: [2]string{"8", "1024"}, Cgroup: "0::/\n", Descriptors: []int{2, 10},
+		SetUpCaps: [3]uint64{4, 5, 6 | 1<<32}, DeathSignal: 9, OldNumber: 20, CloseOnExec: []int64{21}, NestedUserNS: 22, Filter: 23, Filtered: 24, Control: ptr(25), Landlock: ptr(26),
+		Files: map[int]FileID{0: {30, 40, 50, unix.S_IFIFO}, 1: {31, 41, 51, unix.S_IFIFO}, 2: {32, 42, 52, unix.S_IFIFO}}}
 	if !reflect.DeepEqual(r, want) {
 		t.Errorf("got %+v, want %+v", r, want)
 	}
@@ -80,6 +97,37 @@ func TestParseReport(t *testing.T) {
 	}
 	if _, err := parseReport(msg, nil); err == nil {
 		t.Error("a report without fields passes")
+	}
+}
+
+func ptr(v int64) *int64 { return &v }
+
+// Without a /proc the descriptors are those that poll(2) did not call invalid;
+// what nobody answered is no answer.
+func TestParsePolled(t *testing.T) {
+	s := exporterSpec()
+	p, fields, err := compile(s, fixedFDs(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := slices.Clone(p.Steps[positions(p, "ready")[0]].Args[1].ref.Slot.Init)
+	if r, err := parseReport(msg, fields); err != nil || r.Descriptors != nil || len(r.Names) != 1 || r.Names[0] >= 0 || r.Groups == 0 || r.Caps[0] == 0 || *r.Landlock >= -4096 || len(r.CloseOnExec) != 2 {
+		t.Errorf("a report that no step has filled: %+v, %v", r, err)
+	}
+	at := func(name string) []byte {
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+		return msg[fields[i].off:][:fields[i].len]
+	}
+	for n := range polled {
+		v := uint16(unix.POLLNVAL)
+		if n == 2 || n == 61 {
+			v = unix.POLLIN
+		}
+		binary.NativeEndian.PutUint16(at("polled")[8*n+6:], v)
+	}
+	binary.NativeEndian.PutUint64(at("answered"), polled-2)
+	if r, err := parseReport(msg, fields); err != nil || !slices.Equal(r.Descriptors, []int{2, 61}) {
+		t.Errorf("%v, %v", r.Descriptors, err)
 	}
 }
 

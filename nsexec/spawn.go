@@ -43,22 +43,29 @@ type Box struct {
 	Init      InitReport
 	Phases    map[string]time.Duration // clone, maps, setup, init
 
-	spec    *Spec
-	steps   []Step
-	fields  []field
-	control *wire.Conn
-	golink  *wire.Conn
-	mu      sync.Mutex // guards pidfd against a Kill that comes late
-	pidfd   int
-	mapped  chan struct{} // closed when nobody uses pid 1's number any more
-	reaped  chan unix.WaitStatus
-	done    chan Exit
+	Pass []Pass // what the program was handed, by the launcher's number
+
+	spec     *Spec
+	steps    []Step
+	fields   []field
+	control  *wire.Conn
+	golink   *wire.Conn
+	patience time.Duration // of Abort
+	mu       sync.Mutex    // guards pidfd against a Kill that comes late
+	pidfd    int
+	mapped   chan struct{} // closed when nobody uses pid 1's number any more
+	reaped   chan unix.WaitStatus
+	done     chan Exit
 }
 
 // InitReport is what pid 1 read about itself after its exec.
 type InitReport struct {
 	Caps        [5]uint64 // effective, permitted, inheritable, bounding, ambient
 	Environment int       // number of variables
+	DeathSignal int64     // that the launcher's end sends it, read before the exec
+	Core        [2]uint64 // RLIMIT_CORE, soft and hard
+	Streams     [3]uint64 // device numbers behind 0 to 2, all ones if one is no device
+	Descriptors uint64    // bit n: descriptor n is open
 }
 
 // Spawn makes a box and returns when its child waits for "go", or with the
@@ -71,7 +78,7 @@ func Spawn(spec *Spec, files Files, stop <-chan struct{}) (*Box, error) {
 // how the tests break one step of a real box.
 func spawnAltered(spec *Spec, files Files, stop <-chan struct{}, alter func(*Program)) (*Box, error) {
 	start := time.Now()
-	b := &Box{spec: spec, Held: -1, pidfd: -1, Phases: map[string]time.Duration{}, mapped: make(chan struct{}), reaped: make(chan unix.WaitStatus, 1), done: make(chan Exit, 1)}
+	b := &Box{spec: spec, patience: abortPatience, Pass: files.Pass, Held: -1, pidfd: -1, Phases: map[string]time.Duration{}, mapped: make(chan struct{}), reaped: make(chan unix.WaitStatus, 1), done: make(chan Exit, 1)}
 	control, controlPeer, err := wire.Pair(highFD)
 	if err != nil {
 		return nil, err
@@ -139,12 +146,15 @@ func spawnAltered(spec *Spec, files Files, stop <-chan struct{}, alter func(*Pro
 			case <-ready: // both at once: the box is up, and no longer ours to kill
 			default:
 				b.Kill()
+				b.endRecv(ready)
 			}
 		case <-ready:
 		}
 	}()
 	if err := b.handshake(stop); err != nil {
-		b.Abort()
+		if stays := b.Abort(); stays != nil {
+			err = errors.Join(err, stays)
+		}
 		return nil, err
 	}
 	return b, nil

@@ -253,6 +253,9 @@ func (f fds) validate(s *Spec) error {
 		if err := give(o.To); err != nil {
 			return err
 		}
+		if slices.ContainsFunc(f.pass, func(p Pass) bool { return p.To > o.To }) {
+			return fmt.Errorf("name %q gets number %d, below one that is passed", o.Name, o.To)
+		}
 	}
 	if s.Listable >= 0 && !passed(s.Listable) {
 		return fmt.Errorf("listable descriptor %d is not passed", s.Listable)

@@ -109,16 +109,17 @@ func make65() []byte {
 // would overwrite a stream or a private number, or open below nothing.
 func TestCompileRefusesDescriptors(t *testing.T) {
 	rows := map[string]func(*Spec, *fds){
-		"onto stdout":              func(_ *Spec, f *fds) { f.pass[0].To = 1 },
-		"onto the go socket":       func(_ *Spec, f *fds) { f.pass[0].To = fdChildGo },
-		"onto a number in between": func(_ *Spec, f *fds) { f.pass[1].To = fdLift },
-		"twice the same":           func(_ *Spec, f *fds) { f.pass[1].To = f.pass[0].To },
-		"a name onto a passed one": func(s *Spec, f *fds) { s.Open[0].To = f.pass[0].To },
-		"a name onto the image":    func(s *Spec, _ *fds) { s.Open[0].To = fdChildSelf },
-		"a name below nothing":     func(s *Spec, _ *fds) { s.Open[0].Dir = 9 },
-		"a listable nothing":       func(s *Spec, _ *fds) { s.Listable = 9 },
-		"nine passed":              func(_ *Spec, f *fds) { f.pass = append(f.pass, make([]Pass, maxPass)...) },
-		"a low launcher number":    func(_ *Spec, f *fds) { f.control = 5 },
+		"onto stdout":               func(_ *Spec, f *fds) { f.pass[0].To = 1 },
+		"onto the go socket":        func(_ *Spec, f *fds) { f.pass[0].To = fdChildGo },
+		"onto a number in between":  func(_ *Spec, f *fds) { f.pass[1].To = fdLift },
+		"twice the same":            func(_ *Spec, f *fds) { f.pass[1].To = f.pass[0].To },
+		"a name onto a passed one":  func(s *Spec, f *fds) { s.Open[0].To = f.pass[0].To },
+		"a name onto the image":     func(s *Spec, _ *fds) { s.Open[0].To = fdChildSelf },
+		"a name below nothing":      func(s *Spec, _ *fds) { s.Open[0].Dir = 9 },
+		"a listable nothing":        func(s *Spec, _ *fds) { s.Listable = 9 },
+		"a name below a passed one": func(s *Spec, f *fds) { s.Open[0].To, f.pass[1].To = 5, 6 },
+		"nine passed":               func(_ *Spec, f *fds) { f.pass = append(f.pass, make([]Pass, maxPass)...) },
+		"a low launcher number":     func(_ *Spec, f *fds) { f.control = 5 },
 	}
 	for name, change := range rows {
 		s := exporterSpec()

@@ -22,7 +22,7 @@ func mayImport() map[string][]string {
 		// The image of the box's own processes: nothing of the launcher's side in it.
 		"cmd/nsbox-stage": {"nsexec", "exporter", "exporter/wipe"},
 		"launcher": {"launcher/policy", "launcher/outslot", "launcher/probe", "launcher/stage", "launcher/attest", "launcher/journal", "launcher/rootfs", "launcher/store", "launcher/lockfile", "launcher/unpack/request", "launcher/reason", "launcher/endpoint", "launcher/broker", "cgroupv2/scope",
-			"nsexec", "cgroupv2", "seccompgen", "seccompgen/filter", "exporter", "exporter/wipe"},
+			"nsexec", "nsexec/caps", "cgroupv2", "seccompgen", "seccompgen/filter", "exporter", "exporter/wipe"},
 
 		"launcher/provision": {"launcher/reason", "launcher/probe", "launcher/outslot"},
 		"launcher/policy":    {"launcher/reason", "launcher/endpoint"},

@@ -43,6 +43,7 @@ missing_packages() {
         /usr/bin/python3 -m pip --version >/dev/null 2>&1 || echo python3-pip # nsbox prep uses the root's own
         command -v musl-gcc >/dev/null || echo musl-tools
         command -v mmdebstrap >/dev/null || echo mmdebstrap
+        command -v strace >/dev/null || echo strace
     fi
     if [ "$1" = test ] || { [ "$1" = demo ] && [ "$(id -u)" -ne 0 ]; }; then
         [ -u /usr/bin/newuidmap ] || [ -n "$(getcap /usr/bin/newuidmap 2>/dev/null || true)" ] || echo uidmap

@@ -35,10 +35,18 @@ func Check(h *Host) []*reason.Error {
 		refuse(reason.UsernsDisabled, "user.max_user_namespaces = 0", "no user namespace can be made",
 			"sudo sysctl -w user.max_user_namespaces=10000, and keep it in /etc/sysctl.d")
 	}
+	if h.BootID == "" {
+		refuse(reason.HostFactsUnreadable, "/proc/sys/kernel/random/boot_id", "without it nobody could tell later whether what a run left is of this boot",
+			"run nsbox where /proc is mounted and readable")
+	}
 	plain := h.CapEff>>capSysAdmin&1 == 0
 	if n := h.UnprivilegedUsernsClone; plain && n != nil && *n == 0 {
 		refuse(reason.UsernsSysctl, "kernel.unprivileged_userns_clone = 0", "ordinary users may not make user namespaces",
 			"sudo sysctl -w kernel.unprivileged_userns_clone=1, and keep it in /etc/sysctl.d")
+	}
+	if n := h.UnprivilegedUsernsClone; plain && n != nil && *n < 0 {
+		refuse(reason.UsernsUnknown, "kernel.unprivileged_userns_clone", "it is there and cannot be read, so nothing shows that a user namespace may be made",
+			"run nsbox where /proc/sys is readable")
 	}
 	if n := h.AppArmorRestrictUserns; plain && n != nil && *n != 0 && (h.AppArmorLabel == "" || h.AppArmorLabel == "unconfined") {
 		refuse(reason.UsernsApparmor, "kernel.apparmor_restrict_unprivileged_userns = "+strconv.FormatInt(*n, 10),
@@ -62,7 +70,7 @@ func Check(h *Host) []*reason.Error {
 
 // LandlockRefusal says why Landlock cannot be used, or returns nil.
 func (h *Host) LandlockRefusal() *reason.Error {
-	if h.Landlock == Yes {
+	if h.Landlock == Yes && h.LandlockABI > 0 {
 		return nil
 	}
 	what, filter := "Landlock", ""

@@ -30,6 +30,7 @@ type Host struct {
 	NSBoxSubGID []Range  `json:"nsbox_sub_gid"`
 	FreeSubID   int64    `json:"free_sub_id"` // first start at which 65536 ids belong to nobody; 0: none
 	DefaultFree bool     `json:"default_free"`
+	Unread      []string `json:"unread"`   // files of accounts that are there and cannot be read
 	Problems    []string `json:"problems"` // lines and ranges that were left out, and why
 
 	UIDMapHelper Helper   `json:"uid_map_helper"`

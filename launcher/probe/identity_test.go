@@ -13,7 +13,7 @@ var wholeMap = []Extent{{0, 0, 4294967295}}
 func plainHost() *Host {
 	r := []Range{{100000, 65536}}
 	return &Host{
-		Kernel: "6.1.0", UID: 1000, RealUID: 1000, GID: 1000, RealGID: 1000, User: "alice",
+		Kernel: "6.1.0", BootID: "b", UID: 1000, RealUID: 1000, GID: 1000, RealGID: 1000, User: "alice",
 		Groups: []Group{{1000, "alice"}},
 		SubUID: r, SubGID: []Range{{200000, 4000}}, FreeSubID: 165536, DefaultFree: true,
 		UIDMapHelper: Helper{Path: "/usr/bin/newuidmap", OK: true},

@@ -61,6 +61,11 @@ func (h *Host) Powers() []string {
 			unnamed = append(unnamed, strconv.Itoa(g.ID))
 		}
 	}
+	for _, file := range h.Unread {
+		if file == "/etc/passwd" || file == "/etc/group" {
+			out = append(out, "has groups that nobody can tell: "+file+" cannot be read")
+		}
+	}
 	if len(unnamed) > 0 {
 		out = append(out, "has groups without a name in /etc/group: "+strings.Join(unnamed, ", "))
 	}

@@ -35,7 +35,7 @@ func Survey() (*Host, error) {
 	if err := h.surveyMounts(); err != nil {
 		return nil, err
 	}
-	h.MaxUserNS = -1
+	h.MaxUserNS = untold
 	if n := settingInt("/proc/sys/user/max_user_namespaces"); n != nil {
 		h.MaxUserNS = *n
 	}
@@ -84,10 +84,10 @@ func (h *Host) surveyProcess() error {
 
 func (h *Host) surveyAccounts() {
 	bad := (*problems)(&h.Problems)
-	users := parsePasswd(accountFile("/etc/passwd", bad))
-	groups := parseGroup(accountFile("/etc/group", bad))
-	uids := parseSubIDs("/etc/subuid", accountFile("/etc/subuid", bad), bad)
-	gids := parseSubIDs("/etc/subgid", accountFile("/etc/subgid", bad), bad)
+	users := parsePasswd(h.accountFile("/etc/passwd"))
+	groups := parseGroup(h.accountFile("/etc/group"))
+	uids := parseSubIDs("/etc/subuid", h.accountFile("/etc/subuid"), bad)
+	gids := parseSubIDs("/etc/subgid", h.accountFile("/etc/subgid"), bad)
 
 	h.User = users.name[int64(h.RealUID)]
 	for i := range h.Groups {
@@ -151,10 +151,11 @@ func (h *Host) surveyMounts() error {
 }
 
 // accountFile reads a file of /etc. One that does not exist names nobody.
-func accountFile(file string, bad *problems) string {
+func (h *Host) accountFile(file string) string {
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		bad.add("%v", err)
+		(*problems)(&h.Problems).add("%v", err)
+		h.Unread = append(h.Unread, file)
 	}
 	return string(text)
 }
@@ -168,13 +169,23 @@ func setting(file string) string {
 	return strings.TrimRight(string(text), "\n\x00")
 }
 
+// settingInt is nil where the kernel has no such setting, and untold where it
+// has one that cannot be read.
 func settingInt(file string) *int64 {
-	n, err := strconv.ParseInt(setting(file), 10, 64)
-	if err != nil {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil || bad != nil {
+		n = untold
 	}
 	return &n
 }
+
+// untold is what a setting counts as that cannot be read; no setting here has a
+// negative value.
+const untold = -1
 
 func unreadable(file string, err error) *reason.Error {
 	return reason.Wrap(reason.HostFactsUnreadable, file, "nsbox cannot learn its own ids, powers and mounts",

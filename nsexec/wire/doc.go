@@ -15,8 +15,8 @@
 //	L   | control | set-up -> launcher   | 1     | 1 to 64     | only where endpoints are listed: their listening sockets
 //	S   | go      | child -> launcher    | 1     | 2 to 4      | outer ends of stdout, stderr, of stdin if asked for, the held directory if any
 //	R   | go      | child -> launcher    | 4096  | 0           | what the kernel says the child is now; the child waits for G or EOF
-//	U   | control | init -> launcher     | 49    | 0           | pid 1 has exec'd: its five capability sets and the size of its environment
-//	G   | go      | launcher -> child    | 1     | 0           | the workload's exec, which closes go
+//	U   | control | init -> launcher     | 105   | 0           | pid 1 has exec'd: what the kernel says it is now
+//	G   | go      | launcher -> child    | 1     | 0           | the byte that the exec lacks; then the workload's exec, which closes go
 //	X   | control | init -> launcher     | 25    | 0           | the workload's wait status, cpu time in microseconds, largest RSS in KiB; then EOF
 //	-   | both    | set-up -> launcher   | 16    | 0           | a step failed: header (its upper half is the step) and raw result; then EOF
 //

@@ -127,6 +127,10 @@ func (c *Conn) Send(b []byte) error {
 	}
 }
 
+// HangUp makes a Recv that waits, and every later one, end once what was sent
+// is read: also where somebody still holds the other end.
+func (c *Conn) HangUp() error { return unix.Shutdown(c.fd, unix.SHUT_RDWR) }
+
 // Close closes the launcher's end; for the box it is EOF.
 func (c *Conn) Close() error {
 	if c.fd < 0 {
