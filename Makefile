@@ -65,7 +65,7 @@ AS_ROOT := $(shell test "$$(id -u)" -eq 0 || echo '-exec "sudo -E env PATH=$(PAT
 
 test: setup-test build
 	$(GO) vet -tags $(TAGS) ./...
-	CGO_ENABLED=1 $(GO) test $(STATIC) $(AS_ROOT) $$($(GO) list ./... | grep -v '^nsbox/tests/')
+	CGO_ENABLED=1 $(GO) test $(STATIC) $(AS_ROOT) -timeout 30m $$($(GO) list ./... | grep -v '^nsbox/tests/')
 	CGO_ENABLED=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test $(STATIC) $(AS_ROOT) -count=1 -p 1 -timeout 40m ./tests/...
 
 # The tier with a unified cgroup hierarchy: kernels of their own in an emulator.
