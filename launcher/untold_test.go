@@ -70,9 +70,6 @@ func untoldFacts() map[string]struct {
 		"Host.CgroupV2":      {why: message},
 		"Host.RLimits":       {untell: host(func(h *probe.Host) { delete(h.RLimits, "nofile") }), ids: "rlimit_too_low"},
 		"Host.SelfExe":       {untell: host(func(h *probe.Host) { h.SelfExe = probe.SelfExe{} }), ids: "launcher_exe_unreadable launcher_not_static"},
-		"Host.OutMounts":     {why: "its row is Out"},
-		"Out":                {why: "a slot that is not seen is not used; without one out_storage has to be allowed by name"},
-		"Store":              {why: "without it denied_mounts speaks of every source"},
 		"Identity":           {why: "its rows are the fields of Host that it is chosen by"},
 		"Closure":            {why: "the run is refused with the closure's own error"},
 		"Cgroup":             {untell: func(b *fake) { b.facts.Cgroup = false }, ids: "no_v2_cgroup"},
@@ -82,6 +79,9 @@ func untoldFacts() map[string]struct {
 		"CapLast":            {untell: func(b *fake) { b.facts.CapLast = 0 }, ids: "host_facts_unreadable"},
 		"CPU":                {untell: func(b *fake) { b.facts.CPU = -1 }, ids: "host_facts_unreadable"},
 		"Certificates":       {why: "the bytes that are bound are the ones whose digest is in the plan; none, and the run fails"},
+		"Host.OutMounts":     {why: survey},
+		"Store":              {why: "a path of nsbox's own; without it denied_mounts speaks of more"},
+		"Out":                {untell: func(b *fake) { b.facts.Out = OutFacts{} }, ids: "degraded_not_allowed"},
 		"Slot":               {untell: func(b *fake) { b.facts.Slot = -1 }, ids: "identity_slots_exhausted"},
 	}
 }
@@ -112,9 +112,9 @@ func TestWhatCannotBeToldIsNotAYes(t *testing.T) {
 			continue
 		}
 		b, req := newFake(t), goodRequest()
-		// Every controller is there, and nothing but /out may be weaker.
+		// Everything is there, and nothing may be weaker.
 		b.facts.Controllers, b.facts.Host.CgroupV2.V1Controllers = []string{"memory", "pids", "cpu"}, nil
-		req.AllowDegraded = []string{"out_storage"}
+		b.facts.Out, req.AllowDegraded = OutFacts{Ready: true}, nil
 		if name == "Host.DefaultFree" {
 			req.AllowDegraded = append(req.AllowDegraded, "launcher_identity")
 		}

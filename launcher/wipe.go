@@ -75,16 +75,14 @@ func (w wiping) run(ctx context.Context, o *outSlot) error {
 		err = attest.Check(rows)
 	}
 	if err != nil {
-		box.Abort()
-		return err
+		return errors.Join(err, box.Abort())
 	}
 	over := make(chan string, 2)
 	const most = 4096
 	out := startCapture("wipe output", box.Stdout, io.Discard, most, over)
 	log := startCapture("wipe log", box.Stderr, io.Discard, most, over)
 	if err := box.Release(); err != nil {
-		box.Abort()
-		return err
+		return errors.Join(err, box.Abort())
 	}
 	var end nsexec.Exit
 	select {
