@@ -211,12 +211,13 @@ func harmlessWithout() map[string]harmless {
 		less     = "without it the program finds or may do less"
 		default_ = "the signal was at its default: nsbox's own handlers go with the clone"
 		caller   = "the caller could not be given more than the policy allows"
+		private  = "the launcher's own umask, whatever the caller's, is the exporter's already"
 	)
 	return map[string]harmless{
 		"report-on-control": {report, false}, "report-on-go": {report, false}, "report-on-kept-go": {report, false},
 		"wait-for-maps": {inTime, false}, "wait-for-tree": {inTime, true}, "init-no-capabilities": {twice, false}, "default-signal-": {default_, false},
 		"link:": {less, true}, "create:": {less, true}, "fill:": {less, true}, "mkdir:": {less, true}, "landlock-grant:": {less, true}, "landlock-open:": {less, true},
-		"rlimit-rtprio": {caller, false}, "rlimit-nice": {caller, false},
+		"umask": {private, false}, "rlimit-rtprio": {caller, false}, "rlimit-nice": {caller, false},
 	}
 }
 
