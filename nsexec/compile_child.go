@@ -302,5 +302,9 @@ func (c *compiler) closeRest() {
 		}
 		c.add("close-lifted", "each has its number now", unix.SYS_CLOSE_RANGE, imm(fdLift), imm(fdChildGo-1), imm(0))
 	}
-	c.add("close-high", "the same above the private numbers", unix.SYS_CLOSE_RANGE, imm(fdChildSelf+1), imm(^uintptr(0)>>32), imm(0))
+	above := uintptr(fdChildGo + 1) // a source may have taken the number that only a stage's box keeps
+	if c.spec.Command.Self {
+		above = fdChildSelf + 1
+	}
+	c.add("close-high", "the same above the private numbers", unix.SYS_CLOSE_RANGE, imm(above), imm(^uintptr(0)>>32), imm(0))
 }

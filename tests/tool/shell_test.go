@@ -2,6 +2,7 @@ package tool
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -114,7 +115,7 @@ func TestShell(t *testing.T) {
 		t.Errorf("another shell after Ctrl-C: %q, was %q", got, me)
 	}
 	// Ctrl-Z stops it, fg takes it on.
-	sc.keys("-l", "echo sl''eeps; sleep 1000")
+	sc.keys("-l", "echo sl''eeps; sleep 1017")
 	sc.keys("Enter")
 	sc.await("sleeps")
 	sc.keys("C-z")
@@ -123,6 +124,7 @@ func TestShell(t *testing.T) {
 		t.Errorf("jobs: %q", got)
 	}
 	sc.keys("fg", "Enter")
+	goesOn(t, "sleep\x001017\x00") // the shell gives the terminal away before it continues a job
 	sc.keys("C-c")
 	if got := sc.ask("jobs"); got != "" {
 		t.Errorf("jobs after fg and Ctrl-C: %q", got)
@@ -189,4 +191,23 @@ func TestNoTerminal(t *testing.T) {
 	if run.Status != 125 || !strings.Contains(string(run.Stderr), "terminal_refused") {
 		t.Errorf("status %d, %.600s", run.Status, run.Stderr)
 	}
+}
+
+// goesOn waits until the process of a command line is not stopped any more.
+func goesOn(t *testing.T, line string) {
+	t.Helper()
+	for range 600 {
+		paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, path := range paths {
+			if data, _ := os.ReadFile(path); string(data) != line {
+				continue
+			}
+			stat, _ := os.ReadFile(filepath.Dir(path) + "/stat")
+			if _, after, ok := strings.Cut(string(stat), ") "); ok && after[0] != 'T' {
+				return
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("%q is stopped still", line)
 }
