@@ -125,7 +125,9 @@ Examples:
     nsbox exec --policy sales-summary --stdin -- python3 - <job.py
 
 In the box: /in is read-only, /scratch is the working directory, /out is what
-may leave. There is no network and nothing of the host but the interpreter.
+may leave. There is no network. Of the host, sales-summary shows the
+interpreter only; tool shows the programs of /usr and has no /out. Your own
+files are in neither: name them with --in.
 
 Presets: ` + strings.Join(policy.Presets(), ", ") + `
 
