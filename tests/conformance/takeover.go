@@ -1,12 +1,9 @@
 package conformance
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -104,7 +101,7 @@ func a5b(c *Case) {
 	secret, home := c.canaries()[0], c.canaries()[1]
 	order := fmt.Sprintf("attempt %d %s %s %s\n", listener.Addr().(*net.TCPAddr).Port, secret, home, folder)
 	c.Control("outside the box each of the four attempts succeeds", func() {
-		how := c.outside(data, order)
+		how := c.StandIn(data, order)
 		for _, what := range []string{"connect", "read-secret", "read-home", "write-host-folder"} {
 			if how[what] != "ok" {
 				c.Errorf("%s: %q", what, how[what])
@@ -124,7 +121,7 @@ func a5b(c *Case) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	inside := attempts(log)
+	inside := harness.Attempted(log)
 	for _, what := range []string{"connect", "read-secret", "read-home", "write-host-folder"} {
 		if how := inside[what]; how == "ok" || how == "" {
 			c.Errorf("%s inside: %q, want an error", what, how)
@@ -144,42 +141,4 @@ func a5b(c *Case) {
 	if entries, _ := os.ReadDir(deliver); len(entries) != 0 || run.Result.Artifact.Outcome == launcher.ArtifactAccepted {
 		c.Errorf("artifact %+v, delivered %v", run.Result.Artifact, entries)
 	}
-}
-
-// outside runs the shim on the host over files of its own, as the exporter gets
-// them: descriptors 3, 4 and 5.
-func (c *Case) outside(program []byte, order string) map[string]string {
-	folder := c.Folder()
-	source, staging, path := c.File(filepath.Base(folder)+"/summary.csv", order), c.File("staging", ""), c.File("shim", string(program))
-	if err := os.Chmod(path, 0o755); err != nil {
-		c.Fatal(err)
-	}
-	cmd := exec.Command(path)
-	cmd.Args = []string{"nsbox-export"}
-	for _, of := range []struct {
-		path  string
-		flags int
-	}{{folder, os.O_RDONLY}, {staging, os.O_WRONLY}, {source, os.O_RDONLY}} {
-		f, err := os.OpenFile(of.path, of.flags, 0)
-		if err != nil {
-			c.Fatal(err)
-		}
-		defer f.Close()
-		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
-	}
-	var log bytes.Buffer
-	cmd.Stderr, cmd.Stdout = &log, io.Discard
-	cmd.Run() // it ends with 9 after its attempts
-	return attempts(log.Bytes())
-}
-
-// attempts reads the shim's log: what=how, a line each.
-func attempts(log []byte) map[string]string {
-	out := map[string]string{}
-	for line := range strings.Lines(string(log)) {
-		if what, how, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			out[what] = how
-		}
-	}
-	return out
 }

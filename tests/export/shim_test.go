@@ -2,7 +2,6 @@ package export
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -55,17 +53,6 @@ func order(t *testing.T, s *harness.Site, text string, j harness.Job) *trial {
 	return leave(t, s, []byte(text+"\n"), j)
 }
 
-// attempted reads the shim's log.
-func attempted(data []byte) map[string]string {
-	out := map[string]string{}
-	for line := range strings.Lines(string(data)) {
-		if what, how, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			out[what] = how
-		}
-	}
-	return out
-}
-
 // TestA5b attempts from inside the exporter's box what an exporter taken over by
 // its input would: each attempt is denied there and succeeds outside.
 func TestA5b(t *testing.T) {
@@ -91,7 +78,7 @@ func TestA5b(t *testing.T) {
 		denied := []string{"connect", "read-secret", "read-home", "write-host-folder", "write-own-root", "write-out", "write-out-openat2", "open-out-for-writing",
 			"rename-source", "remove-source", "make-folder", "chmod-out", "chmod-source", "read-proc", "list-root", "fork"}
 
-		outside := outsideAttempts(t, s, text)
+		outside := s.StandIn(shim(t), text+"\n")
 		for _, what := range denied {
 			if how := outside[what]; how != "ok" && what != "write-own-root" {
 				t.Errorf("control: %s outside: %q, want ok", what, how)
@@ -116,7 +103,7 @@ func TestA5b(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		inside := attempted(log)
+		inside := harness.Attempted(log)
 		for _, what := range append(denied, "write-source", "user-namespace", "signal-init") {
 			if how := inside[what]; how == "ok" || how == "" {
 				t.Errorf("%s inside: %q, want an error", what, how)
@@ -140,42 +127,6 @@ func TestA5b(t *testing.T) {
 		}
 		s.WantNoTrace(t)
 	})
-}
-
-// outsideAttempts runs the shim as the same caller on the host, over a folder and
-// files of its own.
-func outsideAttempts(t *testing.T, s *harness.Site, text string) map[string]string {
-	t.Helper()
-	out := s.Folder()
-	source := s.File(filepath.Base(out)+"/summary.csv", text+"\n")
-	program := s.File("shim", string(shim(t)))
-	if err := os.Chmod(program, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	staging := s.File("staging", "")
-	cmd := exec.Command(program)
-	cmd.Args = []string{"nsbox-export"}
-	if s.Caller.UID != os.Geteuid() {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(s.Caller.UID), Gid: uint32(s.Caller.GID)}}
-	}
-	// descriptors 3, 4, 5
-	for _, of := range []struct {
-		path  string
-		flags int
-	}{{out, os.O_RDONLY}, {staging, os.O_WRONLY}, {source, os.O_RDONLY}} {
-		f, err := os.OpenFile(of.path, of.flags, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
-	}
-	var log strings.Builder
-	cmd.Stderr, cmd.Stdout = &log, io.Discard
-	if err := cmd.Run(); err == nil {
-		t.Error("the shim ends with 9 after its attempts")
-	}
-	return attempted([]byte(log.String()))
 }
 
 // TestLyingExporter: the launcher believes its own reading of the copy only.
