@@ -192,11 +192,12 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 	if err != nil {
 		return err
 	}
+	denial := p.Denial()
 	for i := range nodes {
 		if nodes[i].Path == "/in" {
 			nodes[i].NoExec = true
 		}
-		if err := deniedBy(p, f.Store, nodes[i]); err != nil {
+		if err := deniedBy(denial, f.Store, nodes[i]); err != nil {
 			return err
 		}
 	}
@@ -262,13 +263,13 @@ func hasTerminals(p *policy.Policy) bool {
 
 // deniedBy holds the policy's denied_mounts against one node: as a target, and
 // as a source unless it is nsbox's own staging or store.
-func deniedBy(p *policy.Policy, store string, n nsexec.Node) error {
+func deniedBy(d policy.Denial, store string, n nsexec.Node) error {
 	refuse := func(what, rule string) error {
 		return reason.New(reason.PolicyUnenforceable, what, "filesystem.denied_mounts forbids it by "+rule, "run a program that does not need it, or remove the entry from the policy")
 	}
 	switch n.Kind {
 	case nsexec.BindDir, nsexec.BindFile, nsexec.Device, nsexec.Tmpfs, nsexec.Part, nsexec.Storage:
-		if rule, denied := p.DeniesTarget(n.Path, n.Kind == nsexec.Tmpfs || n.Kind == nsexec.Part || n.Kind == nsexec.Storage); denied {
+		if rule, denied := d.DeniesTarget(n.Path, n.Kind == nsexec.Tmpfs || n.Kind == nsexec.Part || n.Kind == nsexec.Storage); denied {
 			return refuse(n.Path, rule)
 		}
 	}
@@ -276,7 +277,7 @@ func deniedBy(p *policy.Policy, store string, n nsexec.Node) error {
 	if own || (n.Kind != nsexec.BindDir && n.Kind != nsexec.BindFile && n.Kind != nsexec.Device) {
 		return nil
 	}
-	if rule, denied := p.Denies(path.Clean(n.Source)); denied {
+	if rule, denied := d.Denies(path.Clean(n.Source)); denied {
 		return refuse(n.Source, rule)
 	}
 	return nil

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -73,70 +74,75 @@ func deniedWords() []deniedWord {
 	}
 }
 
+// Denial is denied_mounts made ready to be asked many times: a plan asks it of
+// every mount, and building the words anew for each took longer than the box.
+type Denial []deniedWord
+
+// Denial returns the policy's entries in order, every prefix in all its
+// spellings. A plain path is a word with that one prefix.
+func (p *Policy) Denial() Denial {
+	words := deniedWords()
+	d := make(Denial, 0, len(p.Filesystem.DeniedMounts))
+	for _, entry := range p.Filesystem.DeniedMounts {
+		w := deniedWord{word: entry, prefixes: []string{entry}, targets: true}
+		if i := slices.IndexFunc(words, func(w deniedWord) bool { return w.word == entry }); i >= 0 {
+			w = words[i]
+		}
+		var forms []string
+		for _, prefix := range w.prefixes {
+			forms = append(forms, runForms(prefix)...)
+		}
+		w.prefixes = forms
+		d = append(d, w)
+	}
+	return d
+}
+
 // Denies tests a host path as the source of a mount and names the denied_mounts
 // entry that forbids it. A directory above a denied path is denied too, because
 // binding it would bring the denied path along. Links are not followed here:
 // test the resolved path. Not for nsbox's own staging directory.
-func (p *Policy) Denies(source string) (rule string, denied bool) {
+func (d Denial) Denies(source string) (rule string, denied bool) {
 	if !cleanAbsolute(source) {
-		return "not_a_clean_absolute_path", true
+		return notClean, true
 	}
-	return p.firstRule(func(w *deniedWord) bool {
-		for _, e := range w.except {
-			if source == e {
-				return false
-			}
-		}
-		for _, prefix := range w.prefixes {
-			for _, form := range runForms(prefix) {
-				if below(source, form) || below(form, source) {
-					return true
-				}
-			}
-		}
-		return false
+	return d.first(func(w *deniedWord) bool {
+		return !slices.Contains(w.except, source) &&
+			slices.ContainsFunc(w.prefixes, func(prefix string) bool { return below(source, prefix) || below(prefix, source) })
 	})
 }
 
 // DeniesTarget tests a path in the box as the target of a mount. writable says
 // whether the mount is to be writable there.
-func (p *Policy) DeniesTarget(target string, writable bool) (rule string, denied bool) {
+func (d Denial) DeniesTarget(target string, writable bool) (rule string, denied bool) {
 	if !cleanAbsolute(target) {
-		return "not_a_clean_absolute_path", true
+		return notClean, true
 	}
-	return p.firstRule(func(w *deniedWord) bool {
-		if w.target != "" && writable && below(target, w.target) {
-			return true
-		}
-		for _, prefix := range w.prefixes {
-			for _, form := range runForms(prefix) {
-				if w.targets && below(target, form) {
-					return true
-				}
-			}
-		}
-		return false
+	return d.first(func(w *deniedWord) bool {
+		return w.target != "" && writable && below(target, w.target) ||
+			w.targets && slices.ContainsFunc(w.prefixes, func(prefix string) bool { return below(target, prefix) })
 	})
 }
 
-// firstRule returns the first entry for which the test holds. A plain path is
-// tested as a word with that one prefix.
-func (p *Policy) firstRule(test func(*deniedWord) bool) (string, bool) {
-	words := deniedWords()
-	for _, entry := range p.Filesystem.DeniedMounts {
-		w := deniedWord{word: entry, prefixes: []string{entry}, targets: true}
-		if !strings.HasPrefix(entry, "/") {
-			for i := range words {
-				if words[i].word == entry {
-					w = words[i]
-				}
-			}
-		}
-		if test(&w) {
-			return entry, true
+// notClean is the rule that forbids a path nothing can be said of.
+const notClean = "not_a_clean_absolute_path"
+
+// first returns the first entry for which the test holds.
+func (d Denial) first(test func(*deniedWord) bool) (string, bool) {
+	for i := range d {
+		if test(&d[i]) {
+			return d[i].word, true
 		}
 	}
 	return "", false
+}
+
+// Denies and DeniesTarget ask once; see Denial.
+func (p *Policy) Denies(source string) (rule string, denied bool) { return p.Denial().Denies(source) }
+
+// DeniesTarget is Denial.DeniesTarget.
+func (p *Policy) DeniesTarget(target string, writable bool) (rule string, denied bool) {
+	return p.Denial().DeniesTarget(target, writable)
 }
 
 // runForms returns a path under /run in both of its spellings: /var/run leads to

@@ -88,3 +88,14 @@ func TestDroppedEntryIsVisible(t *testing.T) {
 		}
 	}
 }
+
+// TestAskingBuildsNothing: a plan asks of every mount, some two hundred times.
+func TestAskingBuildsNothing(t *testing.T) {
+	d := decodeManifest(t).Denial()
+	if n := testing.AllocsPerRun(100, func() {
+		d.Denies("/usr/lib/x86_64-linux-gnu/libm.so.6")
+		d.DeniesTarget("/usr/lib/x86_64-linux-gnu/libm.so.6", false)
+	}); n > 8 {
+		t.Errorf("two questions allocate %v times", n)
+	}
+}
