@@ -14,10 +14,7 @@ import (
 // TestKilledLauncher kills nsbox at random moments of its run. Whatever stage it
 // was in, no process of it may live two seconds later, and the next run works.
 func TestKilledLauncher(t *testing.T) {
-	kills := 200
-	if testing.Short() {
-		kills = 30
-	}
+	kills := harness.Series(200, 80, 30)
 	for _, c := range harness.Callers(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			s := harness.NewSite(t, c)

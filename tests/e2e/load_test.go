@@ -17,10 +17,7 @@ import (
 // to a thread and was set on another one would show as a write that succeeds.
 func TestUnderLoad(t *testing.T) {
 	const lanes = 3 // of each caller, each with a state directory of its own
-	runs := 500
-	if testing.Short() {
-		runs = 40
-	}
+	runs := harness.Series(500, 120, 40)
 	const code = `
 import errno
 def tries(path):

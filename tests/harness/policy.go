@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"testing"
 )
 
 const preset = "sales-summary"
@@ -27,6 +28,22 @@ func Slow() int {
 		return 10
 	}
 	return 1
+}
+
+// Whole tells that everything is to be run: every cell of a matrix, every run
+// of a series, however long that takes. `NSBOX_TEST_ALL=1 make test` asks for it.
+func Whole() bool { return os.Getenv("NSBOX_TEST_ALL") != "" }
+
+// Series is how often a test repeats itself: as often as it claims if the whole
+// is asked for, and no more than a usual run of all tests can afford otherwise.
+func Series(whole, usual, short int) int {
+	switch {
+	case Whole():
+		return whole
+	case testing.Short():
+		return short
+	}
+	return usual
 }
 
 // patient multiplies what the clock of the wall bounds.
