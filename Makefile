@@ -58,15 +58,17 @@ build: stage
 demo: setup-demo build
 	@sh demo/run.sh
 
-# Whole boxes are started, killed and timed in tests/, so its packages run one
-# after the other; the rest may share the machine.
+# Packages that kill and time what they start have the machine to themselves, one
+# after the other; the rest of tests/ runs two at a time.
+ALONE := $(addprefix ./tests/,crash e2e limits vm)
 # Making boxes of every kind takes root; a plain user's tests run through sudo.
 AS_ROOT := $(shell test "$$(id -u)" -eq 0 || echo '-exec "sudo -E env PATH=$(PATH)"')
 
 test: setup-test build
 	$(GO) vet -tags $(TAGS) ./...
 	CGO_ENABLED=1 $(GO) test $(STATIC) $(AS_ROOT) -timeout 30m $$($(GO) list ./... | grep -v '^nsbox/tests/')
-	CGO_ENABLED=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test $(STATIC) $(AS_ROOT) -count=1 -p 1 -timeout 40m ./tests/...
+	CGO_ENABLED=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test $(STATIC) $(AS_ROOT) -count=1 -p 2 -timeout 40m $$($(GO) list ./tests/... | grep -vxF "$$($(GO) list $(ALONE))")
+	CGO_ENABLED=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test $(STATIC) $(AS_ROOT) -count=1 -p 1 -timeout 40m $(ALONE)
 
 # The tier with a unified cgroup hierarchy: kernels of their own in an emulator.
 test-vm: build
