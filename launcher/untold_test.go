@@ -44,8 +44,6 @@ func untoldFacts() map[string]struct {
 		"Host.SeccompMode":      {why: survey},
 		"Host.SubUID":           {untell: host(func(h *probe.Host) { h.SubUID = nil }), ids: "subordinate_range_missing"},
 		"Host.SubGID":           {untell: host(func(h *probe.Host) { h.SubGID = nil }), ids: "subordinate_range_missing"},
-		"Host.NSBoxSubUID":      {why: "only another source of ids for root; without one DefaultFree decides"},
-		"Host.NSBoxSubGID":      {why: "only another source of ids for root; without one DefaultFree decides"},
 		"Host.FreeSubID":        {why: message},
 		"Host.DefaultFree": {untell: host(func(h *probe.Host) {
 			h.UID, h.RealUID, h.CapEff, h.SubUID, h.SubGID, h.DefaultFree = 0, 0, 1<<41-1, nil, nil, false

@@ -29,7 +29,6 @@ func Decode(name string, data []byte) (*Policy, error) {
 func decodeTree(root node, faults *Faults) (p *Policy, ok bool) {
 	d := &decoder{root: root, faults: faults, fields: make(map[reflect.Type][]field, 32)}
 	p = new(Policy)
-	d.reserved()
 	d.bind(&root, reflect.ValueOf(p).Elem())
 	d.validate(p)
 	return p, len(*faults) == 0
@@ -132,8 +131,6 @@ func (d *decoder) object(n *node, v reflect.Value) {
 		case at >= 0:
 			seen[at] = true
 			d.bind(item, v.Field(at))
-		case len(d.path) == 1 && reservedKey(item.key) != "":
-			// told by reserved
 		default:
 			if c := d.unknown(item, fields); c >= 0 {
 				// Bound all the same, so that no other rule stumbles over its absence.
@@ -247,23 +244,6 @@ func (d *decoder) readable(n *node) bool {
 
 // maxText bounds one string of the document, in bytes.
 const maxText = 1024
-
-// reserved tells the top-level keys that are kept for later.
-func (d *decoder) reserved() {
-	for i := range d.root.items {
-		n := &d.root.items[i]
-		if use := reservedKey(n.key); use != "" && d.root.kind == object {
-			d.faults.add(Fault{ID: reason.PolicyReserved, Path: n.key, Line: n.line,
-				What: "the key is reserved for " + use + ", which this release does not have", Next: "remove it"})
-		}
-	}
-}
-
-func reservedKey(key string) string {
-	switch key {
-	}
-	return ""
-}
 
 // lineOf returns the line of a path, or of its nearest ancestor in the file.
 func (d *decoder) lineOf(path string) int {

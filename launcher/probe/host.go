@@ -26,8 +26,6 @@ type Host struct {
 
 	SubUID      []Range  `json:"sub_uid"` // usable ranges of this user, largest first
 	SubGID      []Range  `json:"sub_gid"`
-	NSBoxSubUID []Range  `json:"nsbox_sub_uid"` // of user nsbox; filled for uid 0 only
-	NSBoxSubGID []Range  `json:"nsbox_sub_gid"`
 	FreeSubID   int64    `json:"free_sub_id"` // first start at which 65536 ids belong to nobody; 0: none
 	DefaultFree bool     `json:"default_free"`
 	Unread      []string `json:"unread"`   // files of accounts that are there and cannot be read

@@ -56,10 +56,11 @@ func (i Identity) Map(slot int) (Slot, error) {
 }
 
 // ChooseIdentity decides under which ids boxes run. It is pure; the error is
-// always a *reason.Error. For uid 0 the sources are root's own range, that of
-// user nsbox, and 65536 ids from 1879048192, which systemd's conventions assign
-// to nobody and which are used only while no account and no range has one of
-// them.
+// always a *reason.Error. For uid 0 the sources are root's own range and 65536 ids
+// from 1879048192, which systemd's conventions assign to nobody and which are used
+// only while no account and no range has one of them. The range of another
+// account is never a source, whatever its name: that account's launcher holds its
+// locks in a place of its own, so both could give out the same ids at once.
 func ChooseIdentity(h *Host) (Identity, error) {
 	if h.UID != h.RealUID || h.GID != h.RealGID {
 		return Identity{}, reason.New(reason.LauncherSetuid, h.SelfExe.Path,
@@ -86,7 +87,6 @@ func privileged(h *Host) (Identity, error) {
 		}
 	}
 	add("/etc/subuid and /etc/subgid of root", h.SubUID, h.SubGID)
-	add("/etc/subuid and /etc/subgid of nsbox", h.NSBoxSubUID, h.NSBoxSubGID)
 	if h.DefaultFree {
 		d := []Range{{defaultBase, defaultCount}}
 		add("the built-in default", d, d)
@@ -100,8 +100,8 @@ func privileged(h *Host) (Identity, error) {
 		return Identity{}, notMapped(h, sources[0])
 	}
 	return Identity{}, reason.New(reason.SubordinateRangeMissing, "subordinate ids of root",
-		fmt.Sprintf("root and user nsbox have none, and ids from %d are in use%s", defaultBase, firstProblem(h)),
-		"assign ranges that nobody has to root or to a user nsbox in /etc/subuid and /etc/subgid")
+		fmt.Sprintf("root has none, and ids from %d are in use%s", defaultBase, firstProblem(h)),
+		"assign ranges that nobody has to root in /etc/subuid and /etc/subgid")
 }
 
 func subordinate(h *Host) (Identity, error) {

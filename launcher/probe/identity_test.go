@@ -71,8 +71,6 @@ func TestChooseIdentity(t *testing.T) {
 			kind: Privileged, uid: Range{500000, 100}, gid: Range{600000, 100}},
 		{name: "root, half a range", host: rootHost(), edit: func(h *Host) { h.SubUID = []Range{{500000, 100}} },
 			kind: Privileged, uid: Range{defaultBase, defaultCount}, gid: Range{defaultBase, defaultCount}},
-		{name: "root, range of nsbox", host: rootHost(), edit: func(h *Host) { h.NSBoxSubUID, h.NSBoxSubGID = []Range{{700000, 8}}, []Range{{700000, 8}} },
-			kind: Privileged, uid: Range{700000, 8}, gid: Range{700000, 8}},
 		{name: "root, own range not mapped, default is", host: rootHost(), edit: func(h *Host) {
 			h.SubUID, h.SubGID = []Range{{500000, 100}}, []Range{{500000, 100}}
 			h.SelfUIDMap = []Extent{{defaultBase, 5, 100}}
@@ -182,5 +180,51 @@ func TestPowers(t *testing.T) {
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// TestNoTwoAccountsShareIDs: every account's launcher holds its locks in a place of
+// its own, so whatever the files say, no id may come to two of them. A user called
+// nsbox is one like the others.
+func TestNoTwoAccountsShareIDs(t *testing.T) {
+	const passwd = "root:x:0:0::/root:/bin/sh\ntoor:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/:/bin/sh\nnsbox:x:998:998::/:/bin/sh\n"
+	accounts := []int{0, 998, 1000}
+	for _, c := range []struct {
+		name, sub string
+		have      int // accounts that come to ids
+	}{
+		{"nothing but nsbox's", "nsbox:700000:65536\n", 2},
+		{"nsbox's by number", "998:700000:65536\n", 2},
+		{"nsbox has what root would fall back to", "nsbox:1879048192:65536\n", 1},
+		{"each its own", "nsbox:700000:65536\nroot:800000:65536\nalice:100000:65536\n", 3},
+		{"root's and nsbox's overlap", "nsbox:700000:65536\nroot:765535:65536\nalice:100000:65536\n", 2},
+		{"root's other name", "toor:700000:65536\nnsbox:700000:65536\n", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got []Identity
+			for _, uid := range accounts {
+				h := plainHost()
+				if uid == 0 {
+					h = rootHost()
+				}
+				h.UID, h.RealUID, h.Problems = uid, uid, nil
+				h.surveyAccounts(func(path string) string {
+					return map[string]string{"/etc/passwd": passwd, "/etc/subuid": c.sub, "/etc/subgid": c.sub}[path]
+				})
+				if id, err := ChooseIdentity(h); err == nil {
+					got = append(got, id)
+				}
+			}
+			for i, a := range got {
+				for _, b := range got[:i] {
+					if a.UID.overlaps(b.UID) || a.GID.overlaps(b.GID) {
+						t.Errorf("%+v and %+v", a, b)
+					}
+				}
+			}
+			if len(got) != c.have {
+				t.Errorf("%d accounts have ids, want %d: %+v", len(got), c.have, got)
+			}
+		})
 	}
 }

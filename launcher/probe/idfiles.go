@@ -20,14 +20,9 @@ func (p *problems) add(format string, args ...any) {
 	}
 }
 
-// accounts is what /etc/passwd says: the first name of each uid, and the reverse.
-type accounts struct {
-	name map[int64]string
-	uid  map[string]int64
-}
-
-func parsePasswd(text string) accounts {
-	a := accounts{name: map[int64]string{}, uid: map[string]int64{}}
+// parsePasswd returns the first name of each uid in /etc/passwd.
+func parsePasswd(text string) map[int64]string {
+	names := map[int64]string{}
 	for line := range strings.Lines(text) {
 		name, rest, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
 		_, rest, _ = strings.Cut(rest, ":")
@@ -36,14 +31,11 @@ func parsePasswd(text string) accounts {
 		if !ok || err != nil || name == "" || strings.ContainsAny(name[:1], "#+-") {
 			continue // comments and NIS entries name nobody
 		}
-		if _, seen := a.name[id]; !seen {
-			a.name[id] = name
-		}
-		if _, seen := a.uid[name]; !seen {
-			a.uid[name] = id
+		if _, seen := names[id]; !seen {
+			names[id] = name
 		}
 	}
-	return a
+	return names
 }
 
 // groupFile is what /etc/group says.

@@ -31,7 +31,7 @@ func Survey() (*Host, error) {
 	if err := h.surveyProcess(); err != nil {
 		return nil, err
 	}
-	h.surveyAccounts()
+	h.surveyAccounts(h.accountFile)
 	if err := h.surveyMounts(); err != nil {
 		return nil, err
 	}
@@ -82,21 +82,22 @@ func (h *Host) surveyProcess() error {
 	return nil
 }
 
-func (h *Host) surveyAccounts() {
+// surveyAccounts reads the files of accounts, groups and ranges by their paths.
+func (h *Host) surveyAccounts(read func(path string) string) {
 	bad := (*problems)(&h.Problems)
-	users := parsePasswd(h.accountFile("/etc/passwd"))
-	groups := parseGroup(h.accountFile("/etc/group"))
-	uids := parseSubIDs("/etc/subuid", h.accountFile("/etc/subuid"), bad)
-	gids := parseSubIDs("/etc/subgid", h.accountFile("/etc/subgid"), bad)
+	users := parsePasswd(read("/etc/passwd"))
+	groups := parseGroup(read("/etc/group"))
+	uids := parseSubIDs("/etc/subuid", read("/etc/subuid"), bad)
+	gids := parseSubIDs("/etc/subgid", read("/etc/subgid"), bad)
 
-	h.User = users.name[int64(h.RealUID)]
+	h.User = users[int64(h.RealUID)]
 	for i := range h.Groups {
 		h.Groups[i].Name = groups.name[int64(h.Groups[i].ID)]
 	}
 	h.PrivilegedGroups = privilegedNames(h.Groups, h.User, groups)
 
 	var userIDs, groupIDs []int64
-	for id := range users.name {
+	for id := range users {
 		userIDs = append(userIDs, id)
 	}
 	for id := range groups.name {
@@ -104,10 +105,6 @@ func (h *Host) surveyAccounts() {
 	}
 	h.SubUID = usable("/etc/subuid", uids, h.User, int64(h.RealUID), userIDs, bad)
 	h.SubGID = usable("/etc/subgid", gids, h.User, int64(h.RealUID), groupIDs, bad)
-	if uid, ok := users.uid["nsbox"]; ok && h.UID == 0 {
-		h.NSBoxSubUID = usable("/etc/subuid", uids, "nsbox", uid, userIDs, bad)
-		h.NSBoxSubGID = usable("/etc/subgid", gids, "nsbox", uid, groupIDs, bad)
-	}
 	both := append(userIDs, groupIDs...)
 	h.DefaultFree = free(Range{defaultBase, defaultCount}, both, uids, gids)
 	if h.UID != 0 && (len(h.SubUID) == 0 || len(h.SubGID) == 0) {
@@ -120,7 +117,7 @@ func (h *Host) surveyAccounts() {
 // where useradd would put a new account's range.
 func Accounts(uid int) *Host {
 	h := &Host{UID: uid, RealUID: uid, GID: -1, RealGID: -1}
-	h.surveyAccounts()
+	h.surveyAccounts(h.accountFile)
 	return h
 }
 

@@ -52,8 +52,8 @@ func (c Config) validate() error {
 	switch {
 	case !userName(c.User):
 		return bad(fmt.Sprintf("the user name %q", c.User), "is not lower-case letters, digits and hyphens", "write for example --user "+DefaultUser)
-	case c.User == "root" || c.User == "nsbox":
-		return bad("the user name "+c.User, "would share its subordinate ids with root's own boxes", "write for example --user "+DefaultUser)
+	case c.User == "root":
+		return bad("the user name root", "is the account whose power a launcher should not have", "write for example --user "+DefaultUser)
 	case !cleanPath(c.Dir):
 		return bad(fmt.Sprintf("the directory %q", c.Dir), "is no clean absolute path of letters, digits, dots, hyphens and underscores", "write for example --dir "+DefaultDir)
 	case c.Slots < 1 || c.Slots > maxSlots:

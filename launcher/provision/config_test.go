@@ -25,7 +25,6 @@ func TestConfig(t *testing.T) {
 		"a new line":            func(c *Config) { c.User = "a\n" },
 		"a long name":           func(c *Config) { c.User = strings.Repeat("a", 32) },
 		"root":                  func(c *Config) { c.User = "root" },
-		"root's own boxes'":     func(c *Config) { c.User = "nsbox" },
 		"no directory":          func(c *Config) { c.Dir = "" },
 		"the root":              func(c *Config) { c.Dir = "/" },
 		"a relative one":        func(c *Config) { c.Dir = "var" },

@@ -18,8 +18,6 @@ const (
 	PolicyInvalid ID = "policy_invalid"
 	// PolicyUnenforceable means that the policy asks for something nsbox cannot obey or drops a protection it always applies.
 	PolicyUnenforceable ID = "policy_unenforceable"
-	// PolicyReserved means that the policy uses a name that is kept for a feature this release does not have.
-	PolicyReserved ID = "policy_reserved"
 	// PolicyConfirmedWithoutEvidence means that the policy calls something CONFIRMED, which only recorded evidence may do.
 	PolicyConfirmedWithoutEvidence ID = "policy_confirmed_without_evidence"
 	// LimitUnknown means that --limit names a limit that does not exist.

@@ -260,3 +260,39 @@ func TestBudgetOfAttempt(t *testing.T) {
 	}
 	b.site.WantNoTrace(t)
 }
+
+// TestTimeoutOfAttempt holds up the launcher right before "go", so that the time of
+// the attempt is over before the program's own: what is left of it belongs to stop
+// and clean-up, and both are done.
+func TestTimeoutOfAttempt(t *testing.T) {
+	callers := harness.Callers(t)
+	b := benchOf(t, callers[len(callers)-1])
+	var changes []harness.Change
+	for key, seconds := range map[string]int{"budget_provision_boot": 6, "wall_workload": 1, "budget_stop_proof": 4, "budget_exporter_lifecycle": 1, "exporter_wall": 1, "budget_cleanup": 6, "attempt_hard_deadline": 18} {
+		changes = append(changes, harness.Set(key, seconds))
+	}
+	over := time.Now().Add((18-4-1-6)*time.Second + time.Second)
+	held := false
+	o := b.budgets("import time\ntime.sleep(60)", changes, func() func(int, point) verdict {
+		made, written := false, 0
+		return func(_ int, p point) verdict {
+			made = made || p.name == "clone3"
+			if made && p.name == "write" && p.journal() {
+				if written++; written == 2 { // the record of "go"
+					held = time.Now().Before(over)
+					time.Sleep(time.Until(over))
+				}
+			}
+			return verdict{}
+		}
+	})
+	if !held {
+		t.Fatal("the launcher was not held up")
+	}
+	o.want(t, launcher.TimeoutAttempt, launcher.ArtifactNotExported, launcher.CleanupVerified, launcher.DeliveryNoArtifact, "")
+	if o.status != launcher.ExitLimit || o.count(journal.Go) != 1 || o.count(journal.ExporterIntent) != 0 {
+		t.Errorf("status %d, journal %v", o.status, o.records)
+	}
+	b.site.WantGone(t, 0)
+	b.site.WantNoTrace(t)
+}

@@ -23,8 +23,17 @@ import (
 
 var (
 	long = flag.Bool("long", false, "every cell of the matrix")
+	part = flag.String("part", "0/1", "with -long: part K of N of it, so that a long series need not run in one piece")
 	only = flag.Int("only", -1, "kill at this point only")
 )
+
+// parts is what -part says.
+func parts() (k, n int) {
+	if c, err := fmt.Sscanf(*part, "%d/%d", &k, &n); c != 2 || n < 1 || k < 0 || k >= n {
+		panic(fmt.Sprintf("-part %q: K/N is wanted (%v)", *part, err))
+	}
+	return k, n
+}
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
@@ -302,7 +311,11 @@ func (b *bench) sampled(n int) bool {
 	if b.caller.UID != 0 {
 		n += 4
 	}
-	return *long || n%8 == 0
+	if *long {
+		k, of := parts()
+		return n%of == k
+	}
+	return n%8 == 0
 }
 
 // TestKillMatrix kills the launcher at its points.

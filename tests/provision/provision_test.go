@@ -269,7 +269,7 @@ func TestOnlyWhatItMade(t *testing.T) {
 	}
 	// An account that others made: root's is one that every host has. Its name is
 	// refused as such, and nobody's before anything of it is touched.
-	for name, id := range map[string]reason.ID{"root": reason.ProvisionInvalid, "nsbox": reason.ProvisionInvalid, "a b": reason.ProvisionInvalid, "nobody": reason.ProvisionForeign} {
+	for name, id := range map[string]reason.ID{"root": reason.ProvisionInvalid, "a b": reason.ProvisionInvalid, "nobody": reason.ProvisionForeign} {
 		account, _ := os.ReadFile("/etc/passwd")
 		o.refused(id, "--apply", "--user", name)
 		if now, _ := os.ReadFile("/etc/passwd"); string(now) != string(account) {
