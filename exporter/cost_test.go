@@ -1,9 +1,9 @@
 package exporter
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// costs are the parts of an examination, over one file of about 1 MiB. What is
-// compared is processor time: on a machine with other work the clock says little.
+// costs are the parts of an examination, over one file of about 1 MiB and as many
+// rows as the specification lets pass. What is compared is processor time: on a machine with other work the clock says little.
 type costs struct {
 	place  *place
 	req    Request
@@ -22,9 +22,14 @@ type costs struct {
 }
 
 func newCosts(t testing.TB) *costs {
-	row := []byte("Abilene,2000-01,72,5380000,71400,701,6.3\n")
-	c := &costs{place: newPlace(t), bounds: testBounds(), data: bytes.Repeat(row, 1<<20/len(row)), buf: make([]byte, chunkBytes)}
-	c.bounds.MaxRows = 1 << 20
+	b := testBounds()
+	c := &costs{place: newPlace(t), bounds: b, buf: make([]byte, chunkBytes)}
+	for i := range b.MaxRows {
+		c.data = fmt.Appendf(c.data, "Abilene,20%02d-%d,%d,%d,71400,%d,6.3,county\n", i%25, i%12+1, i, i*i, 701+i%1000)
+	}
+	if len(c.data) < 1<<20*9/10 || len(c.data) > 1<<20 {
+		t.Fatalf("the file has %d bytes", len(c.data))
+	}
 	c.place.file("summary.csv", c.data)
 	c.req = c.place.request(c.bounds)
 	return c
@@ -108,17 +113,25 @@ func leastOf(rounds int, parts ...func()) []time.Duration {
 	return least
 }
 
-// TestExaminationCostsLittleMoreThanADigest: SHA-256 alone costs a dozen times
-// what reading from the page cache does, so the measure is reading and hashing,
-// which sha256sum does; the examination checks and writes besides. The bound is
-// twice what was measured.
+// TestExaminationCostsLittleMoreThanADigest: reading from the page cache alone
+// costs a tenth of what SHA-256 does, and nobody receives a file without looking
+// at its bytes. So reading once is reading and hashing, as the launcher and
+// sha256sum do; the examination checks and writes besides, at most for as much
+// again. The bound leaves room for a busy machine.
 func TestExaminationCostsLittleMoreThanADigest(t *testing.T) {
 	c := newCosts(t)
-	least := leastOf(30, c.read, c.readHash, c.readHashWrite, c.checks, c.examine)
-	ratio := func(n int) float64 { return float64(least[4]) / float64(least[n]) }
-	t.Logf("read %s, and hash %s, and write %s; checks %s; examine %s: %.1f, %.2f and %.2f times the first three", least[0], least[1], least[2], least[3], least[4], ratio(0), ratio(1), ratio(2))
-	if ratio(1) > 5 {
-		t.Errorf("an examination costs %.2f times reading and hashing", ratio(1))
+	const aim, bound = 2, 3
+	ratio := math.Inf(1)
+	for range 5 {
+		least := leastOf(40, c.read, c.readHash, c.readHashWrite, c.checks, c.examine)
+		ratio = min(ratio, float64(least[4])/float64(least[1]))
+		t.Logf("read %s, and hash %s, and write %s; checks %s; examine %s, %.2f times reading and hashing", least[0], least[1], least[2], least[3], least[4], ratio)
+		if ratio <= aim {
+			break
+		}
+	}
+	if ratio > bound {
+		t.Errorf("an examination costs %.2f times reading and hashing, want %d and at most %d", ratio, aim, bound)
 	}
 }
 
@@ -133,7 +146,9 @@ func BenchmarkExamine(b *testing.B) {
 			for b.Loop() {
 				part.do()
 			}
-			b.ReportMetric(float64(leastOf(20, part.do)[0].Microseconds()), "cpu-us/op")
+			least := leastOf(100, c.readHash, part.do)
+			b.ReportMetric(float64(least[1].Microseconds()), "cpu-us/op")
+			b.ReportMetric(float64(least[1])/float64(least[0]), "×read+hash")
 		})
 	}
 }

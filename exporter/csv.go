@@ -67,15 +67,14 @@ func (c *csvCheck) Write(chunk []byte) fault {
 		c.bom--
 		chunk = chunk[1:]
 	}
-	quotes := bytes.IndexByte(chunk, '"') >= 0
 	for len(chunk) > 0 {
 		if c.state == recordStart && c.formulas == nil {
-			if end := bytes.IndexByte(chunk, '\n'); end >= 0 && !(quotes && bytes.IndexByte(chunk[:end], '"') >= 0) {
-				if f := c.unquoted(chunk[:end]); f.code != "" {
-					return f
-				}
-				chunk = chunk[end+1:]
-				continue
+			n, f := c.unquoted(chunk)
+			if f.code != "" {
+				return f
+			}
+			if chunk = chunk[n:]; len(chunk) == 0 {
+				break
 			}
 		}
 		n := c.run(chunk)
@@ -140,16 +139,37 @@ func textRun(chunk []byte, end byte) int {
 	return len(chunk)
 }
 
-// unquoted takes a whole record without quotes at once: most are.
-func (c *csvCheck) unquoted(line []byte) fault {
-	if f := c.begin(); f.code != "" {
-		return f
+// unquoted takes the whole records that stand before the first quote, of most
+// files nearly all, and returns how many bytes that were. Its loop is most of what
+// the checks cost.
+func (c *csvCheck) unquoted(chunk []byte) (taken int, f fault) {
+	chunk = chunk[:upTo(chunk, '"')]
+	for {
+		end := bytes.IndexByte(chunk[taken:], '\n')
+		if end < 0 {
+			return taken, fault{}
+		}
+		record := chunk[taken : taken+end]
+		if end > 0 && record[end-1] == '\r' {
+			record = record[:end-1]
+		}
+		c.records++
+		c.length, c.fields = int64(len(record)), int64(bytes.Count(record, []byte{','}))+1
+		if c.records > c.maxRows || c.length > c.maxRecord || c.fields != c.want {
+			if f := c.whole(); f.code != "" {
+				return taken, f
+			}
+		}
+		taken += end + 1
 	}
-	if n := len(line); n > 0 && line[n-1] == '\r' {
-		line = line[:n-1]
-	}
-	c.length, c.fields = int64(len(line)), int64(bytes.Count(line, []byte{','}))+1
-	if c.length > c.maxRecord {
+}
+
+// whole is what step would say of a record that was taken at once.
+func (c *csvCheck) whole() fault {
+	switch {
+	case c.records > c.maxRows:
+		return c.tooMany()
+	case c.length > c.maxRecord:
 		return c.tooLong()
 	}
 	return c.end()
@@ -230,7 +250,7 @@ func (c *csvCheck) begin() fault {
 		*c.formulas = formulaScan{}
 	}
 	if c.records > c.maxRows {
-		return fault{codeTooManyRows, fmt.Sprintf("more than %d", c.maxRows)}
+		return c.tooMany()
 	}
 	return fault{}
 }
@@ -254,6 +274,10 @@ func (c *csvCheck) Close() fault {
 		return fault{codeCSVQuote, c.where("the file ends inside a quoted field")}
 	}
 	return c.end()
+}
+
+func (c *csvCheck) tooMany() fault {
+	return fault{codeTooManyRows, fmt.Sprintf("more than %d", c.maxRows)}
 }
 
 func (c *csvCheck) tooLong() fault {
