@@ -24,6 +24,7 @@ type Case struct {
 	fixture  Fixture
 	suite    *Suite
 	outcome  Outcome
+	inputs   map[string]string // fingerprints of what runs were given, by path
 	mu       sync.Mutex
 	control  bool
 	cleanups []func()
@@ -122,6 +123,9 @@ func (c *Case) Begin(j harness.Job) *harness.Live {
 	if j.Policy == nil && j.PolicyArg == "" {
 		j.Policy = c.Profile(c.fixture.Profile)
 	}
+	for _, path := range inputs(j) {
+		c.inputs[path] = harness.Fingerprint(c, path)
+	}
 	live := c.Start(j)
 	// A case that ends early must not be taken for a box that does not.
 	c.Cleanup(func() {
@@ -135,6 +139,7 @@ func (c *Case) Begin(j harness.Job) *harness.Live {
 
 // Keep puts a run's result document into the bundle.
 func (c *Case) Keep(r *harness.Run) *harness.Run {
+	c.sameInputs()
 	of := RunOf{Attempt: r.Result.Attempt, Workload: r.Result.Workload.Outcome, Artifact: string(r.Result.Artifact.Outcome), Cleanup: r.Result.Cleanup.Outcome, Delivery: r.Result.Delivery.Outcome, Exit: r.Status, Degraded: []string{}}
 	for _, d := range r.Result.Degraded {
 		of.Degraded = append(of.Degraded, d.Dimension)
@@ -200,7 +205,7 @@ func (c *Case) run() Outcome {
 	}
 	protected(func() {
 		c.control = true // until HIC-1's first half stands, a failure is one of set-up
-		c.Site = harness.NewSite(c, c.suite.caller)
+		c.Site, c.inputs = harness.NewSite(c, c.suite.caller), map[string]string{}
 		before := c.integrity()
 		c.control = false
 		c.Cleanup(func() { c.compare(before) })

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// coverage maps each key of the policy, enforcement point, blocker and control
-// of the specification to where it is obeyed, a test that shows it, and the
+// coverage maps each key of the policy, enforcement point, blocker, control and
+// threat of the specification to where it is obeyed, a test that shows it, and the
 // fixtures about it. A key stands for everything below it; the longest row wins.
 //
 //	key | code | test | fixtures
@@ -72,6 +72,9 @@ secrets_policy | launcher/policy | TestEveryLeafIsCarriedObeyedOrRefused | S2 S1
 artifact_export.allowed_types | exporter | TestS4 | S4
 artifact_export.allowed_names | exporter | TestS10 | S10
 artifact_export.reject | exporter | TestS4 | S4 S16
+artifact_export.types | exporter | TestArtifactTypes | S10
+artifact_export.csv_formula | exporter | TestFormulas | S9
+artifact_export.byte_order_mark | exporter | TestByteOrderMark | S4
 artifact_export.validator | launcher/export.go | TestA5b | A5b
 artifact_export.source_storage_lifetime | launcher/restrictions.go | TestOut | S14
 artifact_export.immutable_copy | launcher/deliver.go | TestLyingExporter | S11
@@ -97,8 +100,47 @@ advanced_controls.A2 | seccompgen | TestA2a | A2a A2b S9
 advanced_controls.A3 | launcher/monitor.go | TestCPUBudget | S6a S13b A3a
 advanced_controls.A4 | launcher/slots.go | TestSecondStartIsRefused | A4-L
 advanced_controls.A5 | launcher/export.go | TestA5b | S4 S11 A5a A5b
-blockers | launcher/doctor_blockers.go | TestBlockersAreAllThere |
+blockers.B1 | launcher/probe | TestBlockersAreAllThere | S6a S6b S6c
+blockers.B2 | launcher/probe | TestBlockersAreAllThere | S14
+blockers.B3 | launcher/export.go | TestExporterKindOfBox | S1 A5b
+blockers.B4 | launcher/probe | TestDeniedClassesOneByOne | A1a A2a
+blockers.B5 | launcher/outslot | TestOutStorage | S10
+blockers.B6 | launcher/doctor_blockers.go | TestBlockersAreAllThere | S14
+blockers.B7 | launcher/doctor_blockers.go | TestBlockersAreAllThere | S13a
+blockers.B8 | launcher/restrictions.go | TestEveryRestrictionIsAttested |
+blockers.B9 | launcher/monitor.go | TestCPUBudget | S6a S13b A3a
+blockers.B10 | launcher/prep.go | TestPrepRefuses | S8
+blockers.B11 | launcher/deliver.go | TestLyingExporter | S11
+blockers.B12 | launcher/finalize.go | TestKillMatrix | A4-L
+blockers.B13 | launcher/doctor_blockers.go | TestBlockersAreAllThere | S14
+degrade | launcher/policy/dimensions.go | TestDegradeNames | S5
+evidence | launcher/confirm.go | TestEvidenceConfirmsWhatThisHostShows |
+extends | launcher/policy/extends.go | TestExtendsTightens |
+loosen | launcher/policy/extends.go | TestExtendsRefuses |
+lifecycle.retention | launcher/gc.go | TestRetentionIsThePolicys |
+network.connections | launcher/broker | TestByteCaps |
+network.destination_rules | launcher/endpoint | TestDestinationsAreDecided | S5 S15
+network.unreachable | launcher/network.go | TestUnreachable | S15
+out_storage | launcher/outstorage.go | TestOutStorage |
+rootfs | launcher/rootfs | TestPinnedDirectory |
+matrix.host-secret-read | nsexec/compile_root.go | TestMagicLinks | S2
+matrix.write-outside-or-mount-escape | nsexec/compile_root.go | TestS3 | S3 A1a
+matrix.export-traversal-link-race | exporter | TestRaces | S4 S11
+matrix.egress-or-bypass | launcher/endpoint | TestReach | S5 S12 S15
+matrix.resource-exhaustion | launcher/limits.go | TestBombs | S6a S6b S6c S6d S6e S6f S13a S13b A3a
+matrix.cross-job-residue | launcher/finalize.go | TestSecondStartIsRefused | S7
+matrix.dependency-tampering | launcher/prep.go | TestPrepRefuses | S8
+matrix.injection-and-authority | launcher/verdict.go | TestForgedWords | S9 A2b
+matrix.oversize-or-disallowed-output | exporter | TestS10 | S10 S16
+matrix.privilege-or-control-channel | seccompgen | TestA1a | A1a A1b A2a
+matrix.boundary-failure | launcher/provision | TestHostIdentity | S14
+matrix.stale-ownership-double-start | launcher/slots.go | TestSecondStartIsRefused | A4-L
+matrix.secret-exception | launcher/policy | TestEveryLeafIsCarriedObeyedOrRefused | S17
+matrix.io-saturation | launcher/restrictions.go | TestEveryRestrictionIsAttested |
 `
+
+// matrix is how many rows the specification's enforcement matrix has.
+const matrix = 14
 
 // Row is one line of coverage.
 type Row struct {
@@ -122,9 +164,10 @@ func Coverage() (rows []Row) {
 func CoverageDoc() string {
 	var b strings.Builder
 	b.WriteString("# What obeys and shows each key\n\n" +
-		"Every key of the specification's policy, its enforcement points, controls and\n" +
-		"blockers, with the code that obeys it, one test that shows it, and the fixtures of\n" +
-		"`nsbox verify` about it. A key stands for everything below it.\n\n" +
+		"Every key a policy may have, the specification's enforcement points, controls,\n" +
+		"blockers and threats (`matrix`), with the code that obeys it, one test that shows\n" +
+		"it, and the fixtures of `nsbox verify` about it. A key stands for everything below\n" +
+		"it, unless that has a row of its own.\n\n" +
 		"<!-- written by make docs; tests/conformance holds it -->\n\n" +
 		"| key | code | test | fixtures |\n|---|---|---|---|\n")
 	for _, r := range Coverage() {

@@ -37,6 +37,7 @@ func (c *Case) integrity() snapshot {
 func (c *Case) compare(before snapshot) {
 	c.WantGone(c, 5*time.Second)
 	c.WantNoTrace(c)
+	c.sameInputs()
 	after := c.integrity()
 	names := make([]string, 0, len(before))
 	for name := range before {
@@ -48,7 +49,28 @@ func (c *Case) compare(before snapshot) {
 			c.Errorf("HIC-1: %s changed: %s", name, differences(before[name], after[name]))
 		}
 	}
-	c.Note("HIC-1", "compared: processes, traces, "+strings.Join(names, ", "))
+	c.Note("HIC-1", fmt.Sprintf("compared: processes, traces, %d inputs, ", len(c.inputs))+strings.Join(names, ", "))
+}
+
+// inputs are the files of the host that a run is given below /in.
+func inputs(j harness.Job) (paths []string) {
+	for _, in := range j.In {
+		path, _, _ := strings.Cut(in, ":")
+		paths = append(paths, path)
+	}
+	if j.Script != "" {
+		paths = append(paths, j.Script)
+	}
+	return paths
+}
+
+// sameInputs wants every file that a run was given as it was before that run.
+func (c *Case) sameInputs() {
+	for path, before := range c.inputs {
+		if harness.Fingerprint(c, path) != before {
+			c.Errorf("HIC-1: the input %s changed", path)
+		}
+	}
 }
 
 const (

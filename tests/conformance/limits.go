@@ -72,6 +72,9 @@ func (c *Case) budget(cpu int64, processes, rounds string) {
 		c.Note("counted from outside", run.CPU)
 	}
 	c.Degraded(run, policy.DimCPUTotal, "the tree's cpu time can only be sampled for this caller")
+	if run.Result.Workload.Outcome == launcher.Exited && r.CPUUsec > cpu+cpu/4 {
+		c.Fatalf("the tree used %d µs of %d and ended by itself", r.CPUUsec, cpu)
+	}
 	if bytes.Contains(run.Stdout, []byte("finished")) && run.Result.Workload.Outcome == launcher.Exited {
 		c.Stop(Inconclusive, "the loop ended before the budget was spent")
 	}

@@ -131,13 +131,19 @@ func a5b(c *Case) {
 	if hits.Load() != 1 || harness.Fingerprint(c, secret, home, folder) != before {
 		c.Errorf("%d connections, want the control's 1; or a file of the host changed", hits.Load())
 	}
-	// What ends without a verdict is kept for the operator, who cleans it up.
+	c.unbelieved(run, deliver)
+	// A report of other bytes than were staged: the launcher hashes for itself.
+	lying, deliver := c.leave("put('summary.csv', b'lie-digest\\n')\n")
+	c.unbelieved(c.Do(lying), deliver)
+}
+
+// unbelieved wants nothing of an exporter's word: no artifact, and the attempt
+// kept for the operator, who cleans it up.
+func (c *Case) unbelieved(run *harness.Run, deliver string) {
 	if run.Result.Cleanup.Outcome != launcher.CleanupQuarantined {
 		c.Errorf("cleanup %s, want %s", run.Result.Cleanup.Outcome, launcher.CleanupQuarantined)
 	}
-	if r := c.Raw("reconcile", "--all", "--state-dir", c.State); r.Status != 0 {
-		c.Errorf("reconcile: %d, %s", r.Status, r.Stderr)
-	}
+	c.reconcile()
 	if entries, _ := os.ReadDir(deliver); len(entries) != 0 || run.Result.Artifact.Outcome == launcher.ArtifactAccepted {
 		c.Errorf("artifact %+v, delivered %v", run.Result.Artifact, entries)
 	}
