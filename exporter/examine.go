@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"nsbox/exporter/raw"
 )
 
 // chunkBytes is how much of the file is in memory at a time.
@@ -45,7 +47,7 @@ func (e *examination) run(survey func() []surveyed, p pipeline) (report Report) 
 	defer func() {
 		for _, fd := range e.opened {
 			if fd >= 0 {
-				unix.Close(fd)
+				raw.Close(fd)
 			}
 		}
 		// The panic's value is not reported: it may hold a part of the content.
@@ -100,7 +102,7 @@ func emptyStaging(fd int) error {
 	if err != nil {
 		return err
 	}
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	flags, err := raw.Fcntl(fd, unix.F_GETFL, 0)
 	if err != nil {
 		return err
 	}
@@ -196,7 +198,7 @@ func (e *examination) finish(i int, s surveyed, total int64) bool {
 	if !e.copying() {
 		return true
 	}
-	if err := retry(func() error { return unix.Fsync(e.staging[i]) }); err != nil {
+	if err := retry(func() error { return raw.Fsync(e.staging[i]) }); err != nil {
 		e.report.add(codeWriteFailed, name, err.Error())
 		return false
 	}
@@ -243,21 +245,21 @@ func discard(staging int) error {
 	if err != nil || id.Size == 0 {
 		return err
 	}
-	if err := retry(func() error { return unix.Ftruncate(staging, 0) }); err != nil {
+	if err := retry(func() error { return raw.Ftruncate(staging, 0) }); err != nil {
 		return err
 	}
-	return retry(func() error { return unix.Fsync(staging) })
+	return retry(func() error { return raw.Fsync(staging) })
 }
 
 func pread(fd int, buf []byte, at int64) (n int, err error) {
-	err = retry(func() (e error) { n, e = unix.Pread(fd, buf, at); return e })
+	err = retry(func() (e error) { n, e = raw.Pread(fd, buf, at); return e })
 	return n, err
 }
 
 func pwriteAll(fd int, data []byte, at int64) error {
 	for len(data) > 0 {
 		n := 0
-		err := retry(func() (e error) { n, e = unix.Pwrite(fd, data, at); return e })
+		err := retry(func() (e error) { n, e = raw.Pwrite(fd, data, at); return e })
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"nsbox/exporter/raw"
 )
 
 // identity is what must stay equal from the survey to the recheck. Access time
@@ -29,13 +31,13 @@ func identityOf(st *unix.Stat_t) identity {
 
 func statFD(fd int) (identity, error) {
 	var st unix.Stat_t
-	err := retry(func() error { return unix.Fstat(fd, &st) })
+	err := retry(func() error { return raw.Fstat(fd, &st) })
 	return identityOf(&st), err
 }
 
 func statName(dir int, name string) (identity, error) {
 	var st unix.Stat_t
-	err := retry(func() error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	err := retry(func() error { return raw.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	return identityOf(&st), err
 }
 

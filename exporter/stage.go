@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"nsbox/exporter/raw"
 )
 
 // The set-up's slots. More staging files and the allowed names stand where the
@@ -56,7 +58,7 @@ func missing(dir int, names []Handle) {
 		if names[i].FD < 0 {
 			continue
 		}
-		flags, err := unix.FcntlInt(uintptr(names[i].FD), unix.F_GETFD, 0)
+		flags, err := raw.Fcntl(names[i].FD, unix.F_GETFD, 0)
 		if err == nil && flags&unix.FD_CLOEXEC == 0 {
 			continue
 		}
@@ -86,7 +88,7 @@ func decodeRequest(argv []string) (Request, error) {
 func writeAll(fd int, data []byte) error {
 	for len(data) > 0 {
 		n := 0
-		err := retry(func() (e error) { n, e = unix.Write(fd, data); return e })
+		err := retry(func() (e error) { n, e = raw.Write(fd, data); return e })
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"nsbox/exporter/raw"
 )
 
 // surveyed is a file that may be copied: its handle and what its name led to.
@@ -105,13 +107,13 @@ func (e *examination) unlisted(names []string) {
 // list returns the sorted names in dir, at most most+1 of them: one more tells
 // the caller that there are too many.
 func list(dir, most int) ([]string, error) {
-	if _, err := unix.Seek(dir, 0, unix.SEEK_SET); err != nil {
+	if err := raw.Rewind(dir); err != nil {
 		return nil, err
 	}
 	var names []string
 	buf := make([]byte, 16<<10)
 	for len(names) <= most {
-		n, err := unix.ReadDirent(dir, buf)
+		n, err := raw.Getdents(dir, buf)
 		if err == unix.EINTR {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -158,6 +159,9 @@ func (x *export) run(ctx context.Context, deadline time.Time) exported {
 	}
 	if why != nil {
 		x.att.record(journal.ExporterStopped, nil)
+		if said := firstWords(text); said != "" {
+			why = fmt.Errorf("%w; it said: %s", why, said)
+		}
 		return fail(why)
 	}
 	out = x.judge(out, report.bytes(), fail)
@@ -205,6 +209,13 @@ func (x *export) release() {
 		x.group.Remove(ctx)
 	}
 	x.group.Close()
+}
+
+// firstWords is the beginning of what the exporter logged, fit to be shown: a Go runtime
+// that gives up says why first; all of it is in exporter.log.
+func firstWords(log []byte) string {
+	const most = 200
+	return strings.TrimSpace(textOf(log[:min(len(log), most)], false))
 }
 
 type exportError string

@@ -15,7 +15,7 @@ import (
 	"nsbox/cgroupv2"
 	"nsbox/launcher/attest"
 	"nsbox/nsexec"
-	"nsbox/nsexec/caps"
+	"nsbox/nsexec/caps/names"
 )
 
 // inspect reads what the kernel shows about a waiting box and compares it with
@@ -196,13 +196,13 @@ func setUpCaps(s *nsexec.Spec) [3]uint64 {
 }
 
 func capNames(sets [3]uint64) string {
-	var names []string
+	var held []string
 	for n := range 64 {
 		if sets[0]&(1<<n) != 0 {
-			names = append(names, caps.Name(n))
+			held = append(held, names.Of(n))
 		}
 	}
-	text := strings.Join(names, " ")
+	text := strings.Join(held, " ")
 	if sets[1] != sets[0] || sets[2] != 0 {
 		text += fmt.Sprintf("; permitted %#x, inheritable %#x", sets[1], sets[2])
 	}

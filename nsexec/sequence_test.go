@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"nsbox/nsexec/caps"
+	"nsbox/nsexec/caps/names"
 )
 
 var update = flag.Bool("update", false, "rewrite SEQUENCE.md and the golden files in testdata")
@@ -81,7 +81,7 @@ func writeSequence(b *strings.Builder, p *Program) {
 		}
 		capability := ""
 		if s.Cap != noCap {
-			capability = caps.Name(s.Cap)
+			capability = names.Of(s.Cap)
 			users[s.Cap] = append(users[s.Cap], name)
 			mask |= 1 << s.Cap
 		}
@@ -96,7 +96,7 @@ func writeSequence(b *strings.Builder, p *Program) {
 			if len(who) > 4 {
 				text += fmt.Sprintf(" and %d more", len(who)-4)
 			}
-			fmt.Fprintf(b, "- %s: %s\n", caps.Name(c), text)
+			fmt.Fprintf(b, "- %s: %s\n", names.Of(c), text)
 		}
 	}
 }

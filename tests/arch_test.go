@@ -22,7 +22,7 @@ func mayImport() map[string][]string {
 		// The image of the box's own processes: nothing of the launcher's side in it.
 		"cmd/nsbox-stage": {"nsexec", "exporter", "exporter/wipe"},
 		"launcher": {"launcher/policy", "launcher/outslot", "launcher/probe", "launcher/stage", "launcher/attest", "launcher/journal", "launcher/rootfs", "launcher/store", "launcher/lockfile", "launcher/unpack/request", "launcher/reason", "launcher/endpoint", "launcher/broker", "cgroupv2/scope",
-			"nsexec", "nsexec/caps", "cgroupv2", "seccompgen", "seccompgen/filter", "exporter", "exporter/wipe"},
+			"nsexec", "nsexec/caps/names", "cgroupv2", "seccompgen", "seccompgen/filter", "exporter", "exporter/wipe"},
 
 		"launcher/provision": {"launcher/reason", "launcher/probe", "launcher/outslot"},
 		"launcher/policy":    {"launcher/reason", "launcher/endpoint"},
@@ -42,15 +42,17 @@ func mayImport() map[string][]string {
 		"launcher/endpoint":       {},
 		"launcher/broker":         {"launcher/endpoint"},
 
-		"nsexec":      {"nsexec/wire", "nsexec/caps", "seccompgen/filter"},
-		"nsexec/caps": {},
-		"nsexec/wire": {},
+		"nsexec":            {"nsexec/wire", "nsexec/caps", "seccompgen/filter"},
+		"nsexec/caps":       {},
+		"nsexec/caps/names": {},
+		"nsexec/wire":       {},
 
 		"seccompgen":        {"seccompgen/filter"},
 		"seccompgen/filter": {},
 		"cgroupv2":          {},
 		"cgroupv2/scope":    {"cgroupv2"},
-		"exporter":          {},
+		"exporter":          {"exporter/raw"},
+		"exporter/raw":      {},
 		"exporter/wipe":     {},
 
 		// Nobody imports the tests; what is below tests/ may import anything.
@@ -60,7 +62,7 @@ func mayImport() map[string][]string {
 
 // mayUnsafe lists the packages that hand memory to the kernel themselves.
 func mayUnsafe() []string {
-	return []string{"nsexec", "nsexec/caps", "nsexec/wire", "seccompgen", "seccompgen/filter"}
+	return []string{"exporter/raw", "nsexec", "nsexec/caps", "nsexec/wire", "seccompgen", "seccompgen/filter"}
 }
 
 // mustUse lists what nsbox is built on: each is really imported by our code.

@@ -1,12 +1,12 @@
-// Package caps reads capability sets back and names capabilities. Setting is
-// one raw capset in the set-up program: the library's own Apply can return nil
-// without effect, and its Load needs a /proc, which the exporter's box lacks.
+// Package caps reads capability sets back. Setting is one raw capset in the
+// set-up program: the library's own Apply can return nil without effect, and its
+// Load needs a /proc, which the exporter's box lacks. The library's names are in
+// caps/names.
 package caps
 
 import (
 	"fmt"
 
-	"github.com/syndtr/gocapability/capability"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,14 +33,10 @@ func Self() (Sets, error) {
 		}
 		ambient, err2 := unix.PrctlRetInt(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_IS_SET, n, 0, 0)
 		if err != nil || err2 != nil {
-			return Sets{}, fmt.Errorf("prctl for %s: %v, %v", Name(int(n)), err, err2)
+			return Sets{}, fmt.Errorf("prctl for capability %d: %v, %v", n, err, err2)
 		}
 		s.Bounding |= uint64(bound) << n
 		s.Ambient |= uint64(ambient) << n
 	}
 	return s, nil
 }
-
-// Name is the lower-case name of capability n without the cap_ prefix, or
-// "unknown".
-func Name(n int) string { return capability.Cap(n).String() }

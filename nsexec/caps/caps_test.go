@@ -31,11 +31,3 @@ func TestSelfAgreesWithProc(t *testing.T) {
 		}
 	}
 }
-
-func TestName(t *testing.T) {
-	for n, want := range map[int]string{7: "setuid", 21: "sys_admin", 4096: "unknown"} {
-		if got := Name(n); got != want {
-			t.Errorf("%d is %q, want %q", n, got, want)
-		}
-	}
-}
