@@ -36,8 +36,8 @@ func (s *state) binds(req Request, p *policy.Policy, home string) ([]rootfs.Bind
 		if _, ok := p.Root().(policy.HostRoot); !ok {
 			return nil, reason.New(reason.BindRefused, flag+" "+b.Source, "this policy's root is fixed", "use a policy whose root is host directories, such as tool; or copy files in with --in")
 		}
-		if len(p.Network.AllowedDestinations) > 0 || !p.SocketsFiltered() {
-			return nil, reason.New(reason.BindRefused, flag+" "+b.Source, "with a directory of the host in sight no socket may be connected to, and this policy's network needs that", "copy files in with --in")
+		if !p.SocketsFiltered() {
+			return nil, reason.New(reason.BindRefused, flag+" "+b.Source, "with a directory of the host in sight the filter has to keep programs from sockets in it, and this policy leaves the filter's rule on sockets out", "copy files in with --in, or list the class in process_policy.seccomp.denied_classes")
 		}
 		abs, err := filepath.Abs(b.Source)
 		if err == nil {
@@ -67,6 +67,10 @@ func (s *state) binds(req Request, p *policy.Policy, home string) ([]rootfs.Bind
 	}
 	return out, nil
 }
+
+// liveBinds tells that directories of the operator's choice are shown as they are,
+// with whatever sockets lie in them.
+func liveBinds(req Request) bool { return len(req.Live)+len(req.RootAdd) > 0 }
 
 // secret says why a host path must not be seen, or "". A directory above a
 // secret brings it along.

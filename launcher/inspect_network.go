@@ -17,6 +17,13 @@ import (
 // loopback device that is up has an address.
 func (in *inspection) network() {
 	const kr = attest.KernelRead
+	if in.spec.NoUnixPaths {
+		shown := "connect and datagram sockets were refused with EPERM, a stream socket was not"
+		if len(in.spec.Listen) > 0 {
+			shown = "AF_UNIX sockets were refused with EPERM, a pair was not"
+		}
+		in.probed("socket-files", nsexec.ProbeSocketFile, shown)
+	}
 	in.row("network-interfaces", "lo", strings.Join(parseInterfaces(in.seen.netDev), " "), "/proc/PID/net/dev of the workload", kr)
 	shown := parseAddresses(in.seen.fibTrie, in.seen.ifInet6)
 	const where = "/proc/PID/net/fib_trie and if_inet6 of the workload"

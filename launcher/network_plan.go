@@ -3,6 +3,7 @@ package launcher
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"nsbox/launcher/policy"
@@ -18,7 +19,7 @@ type NetworkPlan struct {
 	Endpoints          []EndpointPlan     `json:"endpoints"` // in the order of the box's listening sockets
 	Connections        policy.Connections `json:"connections"`
 	RefuseUnreachable  bool               `json:"refuse_unreachable"`
-	CertificatesSHA256 string             `json:"certificates_sha256"` // of the CA certificates in the box
+	CertificatesSHA256 string             `json:"certificates_sha256"` // of the CA certificates put into the box; empty: its root brings its own
 }
 
 // EndpointPlan is one destination and where the box listens for it.
@@ -81,6 +82,14 @@ func (n *NetworkPlan) certificates() string {
 		return ""
 	}
 	return certificatesPlaceholder
+}
+
+// bring clears the digest if the root has its own certificates, so that none are
+// put there.
+func (n *NetworkPlan) bring(nodes []nsexec.Node) {
+	if n != nil && !slices.ContainsFunc(nodes, func(x nsexec.Node) bool { return x.Source == certificatesPlaceholder }) {
+		n.CertificatesSHA256 = ""
+	}
 }
 
 // listen is the same for the set-up of the box.

@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"nsbox/launcher/attest"
 	"nsbox/launcher/broker"
 	"nsbox/launcher/endpoint"
 	"nsbox/launcher/policy"
 	"nsbox/launcher/reason"
+	"nsbox/launcher/rootfs"
 	"nsbox/nsexec"
 	"nsbox/seccompgen"
 )
@@ -124,6 +126,46 @@ func TestLayersAreDegradedByName(t *testing.T) {
 	}
 	if pl.Box.AnySocket || pl.Box.LandlockABI == 0 || pl.degraded(policy.DimSeccompNetwork) {
 		t.Error("what may be weaker and need not be is weaker")
+	}
+}
+
+// Beside a live directory the filter closes the ways to sockets in it, with and
+// without endpoints, and the set-up has to have tried them.
+func TestSocketFilesArePlanned(t *testing.T) {
+	p, src := openPolicy(t, "a.example:443")
+	shut, shutSrc, err := preset(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	weak := func(pl *Plan) seccompgen.Options {
+		return seccompgen.Options{DenyAffinity: pl.degraded(policy.DimCPURate), DenySharedMemory: pl.degraded(policy.DimMemory)}
+	}
+	for name, c := range map[string]struct {
+		policy  *policy.Policy
+		source  policy.Source
+		sockets seccompgen.Sockets
+	}{"endpoints": {p, src, seccompgen.TCPSockets}, "none": {shut, shutSrc, seccompgen.UnixSockets}} {
+		for _, live := range []bool{true, false} {
+			req := goodRequest()
+			if live {
+				req.Live = []rootfs.Bind{{Source: "/srv/tree", Target: "/tree"}}
+			}
+			pl, err := MakePlan(req, c.policy, c.source, goodFacts(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := weak(pl)
+			want.Sockets, want.DenySocketFiles = c.sockets, live
+			if pl.workload.Digest() != seccompgen.Workload(want).Digest() || pl.Box.NoUnixPaths != live {
+				t.Errorf("%s, live %v: another filter, or no unix paths is %v", name, live, pl.Box.NoUnixPaths)
+			}
+			in := &inspection{box: &nsexec.Box{}, spec: &pl.Box, seen: &seen{}}
+			in.network()
+			at := slices.IndexFunc(in.rows, func(r attest.Row) bool { return r.Restriction == "socket-files" })
+			if (at >= 0) != live || live && in.rows[at].Status != attest.Mismatch {
+				t.Errorf("%s, live %v: a box that has tried nothing shows %+v", name, live, in.rows)
+			}
+		}
 	}
 }
 

@@ -156,7 +156,7 @@ func MakePlan(req Request, p *policy.Policy, src policy.Source, f Facts) (*Plan,
 		}
 		return false
 	}
-	pl.workload = seccompgen.Workload(seccompgen.Options{DenyAffinity: isWeak(policy.DimCPURate), DenySharedMemory: isWeak(policy.DimMemory), Sockets: sockets(p), DenyConnect: len(req.Live)+len(req.RootAdd) > 0})
+	pl.workload = seccompgen.Workload(seccompgen.Options{DenyAffinity: isWeak(policy.DimCPURate), DenySharedMemory: isWeak(policy.DimMemory), Sockets: sockets(p), DenySocketFiles: liveBinds(req)})
 	pl.Filters = map[string]string{"workload": pl.workload.Digest(), "init": seccompgen.Init().Digest(), "exporter": seccompgen.Exporter().Digest()}
 	pl.Cgroup = jobLimits(l, f.Controllers)
 	pl.Binds = f.Closure.Binds
@@ -192,6 +192,7 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 	if err != nil {
 		return err
 	}
+	pl.Network.bring(nodes)
 	denial := p.Denial()
 	for i := range nodes {
 		if nodes[i].Path == "/in" {
@@ -227,7 +228,7 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 		Stdin:   req.Stdin, Hold: "/out", Listable: -1, CapLast: f.CapLast,
 		Identity: maps(f, pair{0, 0, slot.Root}, pair{id.Workload.UID, id.Workload.GID, slot.Workload}),
 	}
-	pl.Box.Listen, pl.Box.AnySocket = pl.Network.listen(), !p.SocketsFiltered()
+	pl.Box.Listen, pl.Box.AnySocket, pl.Box.NoUnixPaths = pl.Network.listen(), !p.SocketsFiltered(), liveBinds(req)
 	if !p.Exports() {
 		pl.Box.Hold = ""
 	}

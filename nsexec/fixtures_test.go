@@ -99,11 +99,32 @@ func listenAt(text string) Listen {
 	return Listen{Name: text, IP: at.Addr().AsSlice(), Port: at.Port()}
 }
 
+// liveSpec is a workload's box with what may hold socket files in sight.
+func liveSpec() *Spec {
+	s := workloadSpec()
+	s.NoUnixPaths, s.Filter = true, socketFilter(unix.SYS_CONNECT, noSuch)
+	return s
+}
+
+// liveEndpointSpec has endpoints besides, so connect must work.
+func liveEndpointSpec() *Spec {
+	s := endpointSpec()
+	s.NoUnixPaths, s.Filter = true, socketFilter(noSuch, unix.AF_UNIX)
+	return s
+}
+
+// noSuch is neither a system call nor a family.
+const noSuch = 0xffff
+
 // streamFilter is testFilter that lets no datagram socket be made either.
-func streamFilter() []byte {
+func streamFilter() []byte { return socketFilter(noSuch, noSuch) }
+
+// socketFilter is streamFilter that refuses one more system call and one family.
+func socketFilter(call, family uint32) []byte {
 	const dgram = 2
-	return assemble([]unix.SockFilter{{Code: 0x20}, {Code: 0x15, Jt: 4, K: unix.SYS_UNSHARE}, {Code: 0x15, Jf: 4, K: unix.SYS_SOCKET},
-		{Code: 0x20, K: 24}, {Code: 0x54, K: 0xf}, {Code: 0x15, Jf: 1, K: dgram}, {Code: 6, K: 0x50001}, {Code: 6, K: 0x7fff0000}})
+	return assemble([]unix.SockFilter{{Code: 0x20}, {Code: 0x15, Jt: 7, K: unix.SYS_UNSHARE}, {Code: 0x15, Jt: 6, K: call}, {Code: 0x15, Jf: 6, K: unix.SYS_SOCKET},
+		{Code: 0x20, K: 24}, {Code: 0x54, K: 0xf}, {Code: 0x15, Jt: 2, K: dgram}, {Code: 0x20, K: 16}, {Code: 0x15, Jf: 1, K: family},
+		{Code: 6, K: 0x50001}, {Code: 6, K: 0x7fff0000}})
 }
 
 // testStage is argv[0] under which this test binary plays the exporter: it

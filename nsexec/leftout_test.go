@@ -76,6 +76,19 @@ func TestEveryEndpointStepLeftOut(t *testing.T) {
 	}, func(name string) bool { return len(positions(plain, name)) == 0 })
 }
 
+// The same for what a box has besides that shows live directories, and for one
+// with endpoints too.
+func TestEverySocketFileStepLeftOut(t *testing.T) {
+	const itself, closed = "it only shows or proves; the row it feeds is a mismatch or missing", "nobody: the socket is close-on-exec"
+	plain, endpoints := mustCompile(t, workloadSpec()), mustCompile(t, endpointSpec())
+	leaveOutEach(t, liveSpec(), map[string]string{
+		"probe-socket-file-datagram": itself, "control-unix-stream": itself, "control-unix-close": closed, "probe-socket-file": itself,
+	}, func(name string) bool { return len(positions(plain, name)) == 0 })
+	leaveOutEach(t, liveEndpointSpec(), map[string]string{
+		"probe-socket-file-datagram": itself, "control-pair-close-": closed, "probe-socket-file": itself,
+	}, func(name string) bool { return len(positions(endpoints, name)) == 0 })
+}
+
 // The same for what a box with a terminal and a shared tmpfs has besides.
 func TestEveryTerminalStepLeftOut(t *testing.T) {
 	const mounts, closed = "launcher: the workload's mount table is compared with the Spec", "the box: less is granted or shown, never more"

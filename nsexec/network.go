@@ -185,10 +185,12 @@ func (c *compiler) probeConnect() {
 	c.add("probe-connect-close", "no socket is left to the program", unix.SYS_CLOSE, load(s))
 }
 
-// The two attempts of a box with endpoints, as HasStep knows them.
+// The attempts that show what sockets a box has, as HasStep knows them: the first
+// two with endpoints, the last with what may hold socket files.
 const (
-	ProbeConnect  = "probe-connect"
-	ProbeDatagram = "probe-datagram"
+	ProbeConnect    = "probe-connect"
+	ProbeDatagram   = "probe-datagram"
+	ProbeSocketFile = "probe-socket-file"
 )
 
 // vacant is a loopback address that no endpoint is given.
@@ -196,6 +198,7 @@ func vacant() []byte { return []byte{127, 255, 255, 254} }
 
 // probeSockets runs under the filter: streams can be made, datagrams cannot.
 func (c *compiler) probeSockets() {
+	c.probeSocketFiles()
 	if len(c.spec.Listen) == 0 || c.spec.AnySocket {
 		return
 	}
@@ -203,6 +206,32 @@ func (c *compiler) probeSockets() {
 	c.add("control-stream", "shows that the refusal below is not a general one", unix.SYS_SOCKET, imm(unix.AF_INET), imm(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), imm(0)).into(s)
 	c.add("control-stream-close", "no socket is left to the program", unix.SYS_CLOSE, load(s))
 	c.add(ProbeDatagram, "UDP, and with it DNS, must not even have a socket", unix.SYS_SOCKET, imm(unix.AF_INET), imm(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), imm(0)).fails(unix.EPERM)
+}
+
+// probeSocketFiles tries the two ways to a socket by its path. Where TCP has to
+// connect, there is no AF_UNIX socket to do it with; elsewhere nothing connects.
+func (c *compiler) probeSocketFiles() {
+	if !c.spec.NoUnixPaths {
+		return
+	}
+	unixSocket := func(name, why string, kind uintptr) *Step {
+		return c.add(name, why, unix.SYS_SOCKET, imm(unix.AF_UNIX), imm(kind|unix.SOCK_CLOEXEC), imm(0))
+	}
+	const way = "a read-only mount does not keep a program from a socket in it"
+	unixSocket("probe-socket-file-datagram", "a datagram may carry the path in memory, where no filter looks", unix.SOCK_DGRAM).fails(unix.EPERM)
+	if len(c.spec.Listen) > 0 {
+		pair := c.prog.slot("probe-pair", 16) // two numbers of four bytes; the kernel takes the lower half of what is loaded
+		c.add("control-pair", "shows that the refusal below is not a general one", unix.SYS_SOCKETPAIR, imm(unix.AF_UNIX), imm(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), imm(0), addr(pair.at(0)))
+		for _, end := range []int{0, 4} {
+			c.add(fmt.Sprintf("control-pair-close-%d", end/4), "no socket is left to the program", unix.SYS_CLOSE, load(pair.at(end)))
+		}
+		unixSocket(ProbeSocketFile, way, unix.SOCK_STREAM).fails(unix.EPERM)
+		return
+	}
+	s := c.word("probe-unix")
+	unixSocket("control-unix-stream", "shows that the refusals beside it are not general ones", unix.SOCK_STREAM).into(s)
+	c.add(ProbeSocketFile, way+"; to this address, which is too short, the kernel itself would answer EINVAL", unix.SYS_CONNECT, load(s), bytesArg(make([]byte, 2)), imm(1)).fails(unix.EPERM)
+	c.add("control-unix-close", "no socket is left to the program", unix.SYS_CLOSE, load(s))
 }
 
 // Listen is one place where the box listens for an endpoint. Addresses are bytes:

@@ -33,13 +33,16 @@ func TestSequenceDoc(t *testing.T) {
 	for _, box := range []struct {
 		title string
 		spec  *Spec
-	}{{"The workload's box", workloadSpec()}, {"The exporter's box", exporterSpec()}, {"What a box with endpoints has besides", endpointSpec()}, {"What a box with a terminal and a shared tmpfs has besides", terminalSpec()}} {
+	}{{"The workload's box", workloadSpec()}, {"The exporter's box", exporterSpec()}, {"What a box with endpoints has besides", endpointSpec()}, {"What a box that shows live directories has besides", liveSpec()}, {"What a box with both has besides either", liveEndpointSpec()}, {"What a box with a terminal and a shared tmpfs has besides", terminalSpec()}} {
 		box.spec.Identity.Kind = ""      // not part of the program
 		box.spec.LandlockABI = newestABI // whatever kernel writes the page
 		fmt.Fprintf(&b, "\n## %s\n\n", box.title)
 		p := mustCompile(t, box.spec)
-		if len(box.spec.Listen) > 0 || box.spec.Terminal != nil {
-			onlyNewSteps(t, p)
+		if len(box.spec.Listen) > 0 || box.spec.Terminal != nil || box.spec.NoUnixPaths {
+			onlyNewSteps(t, p, workloadSpec())
+		}
+		if len(box.spec.Listen) > 0 && box.spec.NoUnixPaths {
+			onlyNewSteps(t, p, endpointSpec())
 		}
 		writeSequence(&b, p)
 	}
@@ -58,10 +61,10 @@ func TestSequenceDoc(t *testing.T) {
 	}
 }
 
-// onlyNewSteps leaves the steps that the same box without what is new lacks.
-func onlyNewSteps(t *testing.T, p *Program) {
+// onlyNewSteps leaves the steps that the box without what is new lacks.
+func onlyNewSteps(t *testing.T, p *Program, without *Spec) {
 	t.Helper()
-	plain := mustCompile(t, workloadSpec())
+	plain := mustCompile(t, without)
 	p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return len(positions(plain, s.Name)) > 0 })
 }
 
@@ -87,6 +90,9 @@ func writeSequence(b *strings.Builder, p *Program) {
 		}
 		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s |\n", number, s.Stage, name, syscallName(s.Nr), capability, ruleText(s), s.Why)
 		i += n
+	}
+	if mask == 0 {
+		return
 	}
 	b.WriteString("\nCapabilities of the set-up, in its own user namespace, and who needs each:\n\n")
 	for c := range 64 {
@@ -140,7 +146,7 @@ func syscallName(nr uintptr) string {
 		unix.SYS_SCHED_SETAFFINITY: "sched_setaffinity", unix.SYS_SECCOMP: "seccomp", unix.SYS_SENDMSG: "sendmsg", unix.SYS_SETDOMAINNAME: "setdomainname",
 		unix.SYS_SETGROUPS: "setgroups", unix.SYS_SETHOSTNAME: "sethostname", unix.SYS_SETRESGID: "setresgid", unix.SYS_SETRESUID: "setresuid", unix.SYS_SETSID: "setsid",
 		unix.SYS_SYMLINKAT: "symlinkat", unix.SYS_UMASK: "umask", unix.SYS_UMOUNT2: "umount2", unix.SYS_UNSHARE: "unshare", unix.SYS_WRITE: "write",
-		unix.SYS_BIND: "bind", unix.SYS_CONNECT: "connect", unix.SYS_LISTEN: "listen", unix.SYS_SENDTO: "sendto", unix.SYS_SETSOCKOPT: "setsockopt", unix.SYS_SOCKET: "socket",
+		unix.SYS_BIND: "bind", unix.SYS_CONNECT: "connect", unix.SYS_LISTEN: "listen", unix.SYS_SENDTO: "sendto", unix.SYS_SETSOCKOPT: "setsockopt", unix.SYS_SOCKET: "socket", unix.SYS_SOCKETPAIR: "socketpair",
 	}
 	if name, ok := names[nr]; ok {
 		return name
@@ -150,7 +156,7 @@ func syscallName(nr uintptr) string {
 
 // A call without a name in the table would make the page useless.
 func TestEveryCallHasAName(t *testing.T) {
-	for _, s := range []*Spec{endpointSpec(), exporterSpec(), terminalSpec()} {
+	for _, s := range []*Spec{endpointSpec(), exporterSpec(), terminalSpec(), liveEndpointSpec()} {
 		for _, step := range mustCompile(t, s).Steps {
 			if strings.HasPrefix(syscallName(step.Nr), "system call") {
 				t.Errorf("step %s: call %d is not named", step.Name, step.Nr)

@@ -111,10 +111,11 @@ type Spec struct {
 	Terminal     *Terminal      `json:"terminal,omitempty"` // instead of all three streams; Stdin is then false
 	Hold         string         `json:"hold,omitempty"`     // directory whose descriptor is handed out before "go"
 	Open         []OpenBelow    `json:"open,omitempty"`
-	Listable     int            `json:"listable"`             // passed directory descriptor made 0555 and so sealed, or -1
-	Listen       []Listen       `json:"listen,omitempty"`     // where the box listens for its endpoints; none: lo stays down
-	AnySocket    bool           `json:"any_socket,omitempty"` // the filter has no rule on sockets, by the operator's word: none is probed
-	CapLast      int            `json:"cap_last"`             // highest capability the kernel knows
+	Listable     int            `json:"listable"`                // passed directory descriptor made 0555 and so sealed, or -1
+	Listen       []Listen       `json:"listen,omitempty"`        // where the box listens for its endpoints; none: lo stays down
+	AnySocket    bool           `json:"any_socket,omitempty"`    // the filter has no rule on sockets, by the operator's word: none is probed
+	NoUnixPaths  bool           `json:"no_unix_paths,omitempty"` // the filter keeps the program from every socket that has a path: probed
+	CapLast      int            `json:"cap_last"`                // highest capability the kernel knows
 	Identity     Identity       `json:"identity"`
 	InitFilter   filter.Program `json:"-"`
 	Filter       filter.Program `json:"-"`

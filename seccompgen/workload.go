@@ -10,9 +10,9 @@ type Options struct {
 	DenyAffinity     bool // no sched_setaffinity: one cpu stands in for the cpu rate
 	DenySharedMemory bool // no memfd_create, no System V segments: memory is only sampled per process
 	Sockets          Sockets
-	// DenyConnect leaves no way to a socket by its path: a live bind of the host may
-	// hold one that anybody may use. Sockets is then UnixSockets.
-	DenyConnect bool
+	// DenySocketFiles leaves no way to a socket by its path: a live bind of the host
+	// may hold one that anybody may use. AnySocket is then UnixSockets.
+	DenySocketFiles bool
 }
 
 // Sockets says which sockets can be made.
@@ -96,7 +96,7 @@ func Workload(o Options) Profile {
 			Why: "messages between processes of the box; only AF_UNIX sockets can be made",
 			Syscalls: calls(`accept accept4 bind listen shutdown getsockname getpeername getsockopt
 				sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg`)},
-		connecting(o.DenyConnect),
+		connecting(o),
 		{Class: "posix queues", Verdict: Allow,
 			Why:      "message queues of the box's own ipc namespace; their memory counts against RLIMIT_MSGQUEUE, which is 0",
 			Syscalls: calls(`mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr`)},
@@ -116,31 +116,41 @@ func Workload(o Options) Profile {
 		prctlRule(),
 	}
 	queues := slices.IndexFunc(rules, func(r Rule) bool { return r.Class == "posix queues" })
-	rules = slices.Insert(rules, queues, makingSockets(o.Sockets, o.DenyConnect)...)
+	rules = slices.Insert(rules, queues, makingSockets(o.Sockets, o.DenySocketFiles)...)
 	rules = append(rules, affinity(o.DenyAffinity), mappings(o.DenySharedMemory), socketBuffers(o.DenySharedMemory), pipeSize(o.DenySharedMemory), memfd(o.DenySharedMemory))
 	rules = append(rules, systemV(o.DenySharedMemory)...)
 	return Profile{Name: "workload", Rules: append(rules, refused()...)}
 }
 
-func makingSockets(s Sockets, connected bool) []Rule {
+// makingSockets and connecting close, where noFiles asks for it, both ways to a
+// socket file: connect, and the address that every message on a datagram socket may
+// carry. Both addresses are in memory, where a filter cannot look. Without TCP no
+// connect is needed at all; with it no AF_UNIX socket can be made but a pair, which
+// is connected for good (unix(7): a stream's second connect fails with EISCONN).
+func makingSockets(s Sockets, noFiles bool) []Rule {
 	unix, ip := Value{"AF_UNIX", 1}, []Value{{"AF_INET", 2}, {"AF_INET6", 10}}
 	domain := func(in ...Value) *When { return &When{Arg: 0, What: "domain is", Mask: ^uint32(0), In: in} }
 	only := Rule{Class: "making sockets", Verdict: Allow, Else: Deny, ElseIs: "socket_non_AF_UNIX",
 		Why:      "every other family is a way out of the box or rarely used kernel code",
 		Syscalls: calls(`socket socketpair`), When: domain(unix)}
-	if connected {
+	if noFiles {
 		only.Why += "; datagrams could be sent to a socket file of the host"
 		only.When.More = []More{{Of: []Value{unix}, Arg: 1, What: "type is", Mask: 0xf, In: []Value{{"SOCK_STREAM", 1}, {"SOCK_SEQPACKET", 5}}}}
 	}
-	if s == UnixSockets || connected {
+	if s == UnixSockets || s == AnySocket && noFiles {
 		return []Rule{only}
 	}
 	pairs, made := only, only
 	pairs.Class, pairs.Syscalls = "socket pairs", calls(`socketpair`)
 	made.Syscalls = calls(`socket`)
 	if s == TCPSockets {
-		made.When, made.ElseIs = domain(append([]Value{unix}, ip...)...), "socket_non_AF_UNIX_or_TCP"
+		domains := append([]Value{unix}, ip...)
 		made.Why = "TCP reaches the policy's endpoints; every other protocol and family is a way out or rarely used kernel code"
+		if noFiles {
+			domains = ip
+			made.Why += "; an AF_UNIX socket could connect to a socket file of the host"
+		}
+		made.When, made.ElseIs = domain(domains...), "socket_non_AF_UNIX_or_TCP"
 		made.When.More = []More{
 			// A type carries flags in its upper bits. MPTCP and SCTP are streams too.
 			{Of: ip, Arg: 1, What: "type is", Mask: 0xf, In: []Value{{"SOCK_STREAM", 1}}},
@@ -163,12 +173,12 @@ func affinity(deny bool) Rule {
 	return r
 }
 
-// connecting and makingSockets close both ways to a socket file: connect, and the
-// address that every message on a datagram socket may carry in memory, where a
-// filter cannot look.
-func connecting(deny bool) Rule {
+func connecting(o Options) Rule {
 	r := Rule{Class: "connecting", Syscalls: calls(`connect`), Verdict: Allow, Why: "to sockets of the box, the only ones whose files it can see"}
-	if deny {
+	switch {
+	case o.DenySocketFiles && o.Sockets == TCPSockets:
+		r.Why = "to the policy's endpoints; no socket that could connect to a file can be made"
+	case o.DenySocketFiles:
 		r.Class, r.Verdict = "unix_connect", Deny
 		r.Why = "a directory of the host is shown live, and a read-only mount does not keep a program from a socket in it"
 	}

@@ -51,13 +51,18 @@ missing_packages() {
     [ "$1" != test ] || everyday_packages
 }
 
-# What people run in the everyday box (tests/tool), some 90 seconds of processor time once.
+# What people run in the everyday box (tests/tool, tests/network), some 90 seconds of processor time once.
 everyday_packages() {
     for need in tmux:tmux git:git perl:perl sqlite3:sqlite3 node:nodejs javac:default-jdk-headless vi:vim-tiny; do
         command -v "${need%%:*}" >/dev/null || echo "${need#*:}"
     done
     /usr/bin/python3 -c 'import pandas' 2>/dev/null || echo python3-pandas
     /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || echo python3-matplotlib
+    # Clients of tests/network, and the relay it compares with.
+    for need in curl:curl psql:postgresql-client socat:socat; do
+        command -v "${need%%:*}" >/dev/null || echo "${need#*:}"
+    done
+    /usr/bin/python3 -c 'import requests' 2>/dev/null || echo python3-requests
     /usr/bin/python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
 }
 

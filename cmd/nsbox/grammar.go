@@ -110,7 +110,7 @@ func wording() map[string]words {
 		"exec --in":             {groupRuns, "PATH[:NAME]", "Copy a file to /in/BASENAME, or a directory's contents into /in; :NAME renames. Repeat for more. A PATH that exists is taken whole, colons included."},
 		"exec --stdin":          {groupRuns, "", "Pass standard input to the program; otherwise it reads end of file."},
 		"exec --terminal":       {groupRuns, "", "Give the program a terminal of its own, made inside the box. Standard input and output have to be a terminal; what the program prints reaches it as it is."},
-		"exec --ro":             {groupRuns, "PATH[:PLACE]", "Show a directory or file of the host, live and read-only, at its own path or at PLACE. Sockets of the box cannot be connected to then. Repeat for more."},
+		"exec --ro":             {groupRuns, "PATH[:PLACE]", "Show a directory or file of the host, live and read-only, at its own path or at PLACE. Unix sockets cannot be connected to then. Repeat for more."},
 		"exec --rootfs-add":     {groupRuns, "DIR[:PLACE]", "Add a directory with programs, such as a virtual environment, to the root; its bin comes first in PATH. Repeat for more."},
 		"exec --wait":           {groupRuns, "DURATION", "Wait this long (10s, 2m) for a place in the state directory; otherwise a second start is refused at once."},
 		"exec --deliver":        {groupOut, "DIR", "Publish the accepted artifact in this directory; nothing there is overwritten."},

@@ -190,6 +190,13 @@ func (b *builder) whole() error {
 	return nil
 }
 
+// opened tells that a directory is not bound as one, because files of nsbox's own
+// may come beside what the root has there: those that every box generates, and the
+// authorities, unless the root brings some.
+func (b *builder) opened(at string) bool {
+	return at == "/etc" || at == "/etc/ssl" || at == path.Dir(bundleAt) && !b.in.exists(bundleAt)
+}
+
 // level binds each entry of the directory dir, except those named.
 func (b *builder) level(dir string, except []string) error {
 	entries, err := os.ReadDir(b.in.dir + dir)
@@ -213,7 +220,7 @@ func (b *builder) level(dir string, except []string) error {
 				return err
 			}
 			n = nsexec.Node{Path: at, Kind: nsexec.Symlink, Source: target}
-		case e.IsDir() && at == "/etc":
+		case e.IsDir() && b.opened(at):
 			n = nsexec.Node{Path: at, Kind: nsexec.Dir, Mode: 0o755}
 		case e.IsDir():
 			n.Kind = nsexec.BindDir

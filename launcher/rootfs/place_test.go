@@ -93,7 +93,7 @@ func TestWholeRoot(t *testing.T) {
 	must(t, err)
 	nodes, err := Layout(c, Options{ScratchBytes: 1, ScratchInodes: 1, OutBytes: 1, OutInodes: 1, WorkloadUID: 1, WorkloadGID: 1, ExporterUID: 2})
 	must(t, err)
-	for p, source := range map[string]string{"/usr": root + "/usr", "/etc/ssl": root + "/etc/ssl", "/opt": root + "/opt", "/etc/ld.so.cache": root + "/etc/ld.so.cache", "/etc/passwd": ""} {
+	for p, source := range map[string]string{"/usr": root + "/usr", "/etc/ssl/cert.pem": root + "/etc/ssl/cert.pem", "/opt": root + "/opt", "/etc/ld.so.cache": root + "/etc/ld.so.cache", "/etc/passwd": ""} {
 		if n := nodeAt(nodes, p); n == nil || n.Source != source {
 			t.Errorf("%s is %+v, want it from %q", p, n, source)
 		}

@@ -98,6 +98,7 @@ func (n namespace) ip(t *testing.T, lines string) {
 type lab struct {
 	t         *testing.T
 	near, far namespace
+	shown     map[string]string // paths of the host that nsbox and its like see otherwise
 	mu        sync.Mutex
 	hits      map[string]int // by "tcp ADDRESS:PORT" and "udp ADDRESS:PORT"
 }
@@ -107,7 +108,7 @@ func newLab(t *testing.T) *lab {
 	if os.Geteuid() != 0 {
 		t.Fatal("network namespaces and a cable between them take root: run make test")
 	}
-	l := &lab{t: t, near: newNamespace(t), far: newNamespace(t), hits: map[string]int{}}
+	l := &lab{t: t, near: newNamespace(t), far: newNamespace(t), shown: map[string]string{}, hits: map[string]int{}}
 	l.near.ip(t, "link set lo up\nlink add near type veth peer name far netns "+l.far.path()+`
 		addr add 192.0.2.1/24 dev near
 		addr add 198.51.100.1/24 dev near
@@ -166,32 +167,50 @@ func (l *lab) deniedHits() int {
 	return n
 }
 
+// listen listens in the far namespace. What it accepts is counted.
+func (l *lab) listen(address string, port int) net.Listener {
+	l.t.Helper()
+	var counted net.Listener
+	l.far.in(l.t, func() error {
+		n, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+		counted = counting{n, l}
+		return err
+	})
+	l.t.Cleanup(func() { counted.Close() })
+	return counted
+}
+
+type counting struct {
+	net.Listener
+	lab *lab
+}
+
+func (n counting) Accept() (net.Conn, error) {
+	c, err := n.Listener.Accept()
+	if err == nil {
+		n.lab.hit("tcp", n.Addr())
+	}
+	return c, err
+}
+
 // serve listens in the far namespace on every address given, and counts.
 func (l *lab) serve(port int, handle func(net.Conn), addresses ...string) {
 	l.t.Helper()
-	l.far.in(l.t, func() error {
-		for _, a := range addresses {
-			n, err := net.Listen("tcp", net.JoinHostPort(a, strconv.Itoa(port)))
-			if err != nil {
-				return err
-			}
-			l.t.Cleanup(func() { n.Close() })
-			go func() {
-				for {
-					c, err := n.Accept()
-					if err != nil {
-						return
-					}
-					l.hit("tcp", n.Addr())
-					go func() {
-						defer c.Close()
-						handle(c)
-					}()
+	for _, a := range addresses {
+		n := l.listen(a, port)
+		go func() {
+			for {
+				c, err := n.Accept()
+				if err != nil {
+					return
 				}
-			}()
-		}
-		return nil
-	})
+				go func() {
+					defer c.Close()
+					handle(c)
+				}()
+			}
+		}()
+	}
 }
 
 // datagrams counts what arrives by UDP.
@@ -262,11 +281,33 @@ func counter(text, name string) (int, error) {
 	return 0, fmt.Errorf("no counter %s", name)
 }
 
+// inNear runs f in the near namespace, with the paths of shown covered.
+func (l *lab) inNear(f func() error) {
+	l.t.Helper()
+	l.near.in(l.t, func() error {
+		if len(l.shown) == 0 {
+			return f()
+		}
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return err
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return err
+		}
+		for path, source := range l.shown {
+			if err := unix.Mount(source, path, "", unix.MS_BIND, ""); err != nil {
+				return fmt.Errorf("%s at %s: %w", source, path, err)
+			}
+		}
+		return f()
+	})
+}
+
 // start starts a job of the site in the near namespace.
 func (l *lab) start(s *harness.Site, j harness.Job) *harness.Live {
 	l.t.Helper()
 	var live *harness.Live
-	l.near.in(l.t, func() error {
+	l.inNear(func() error {
 		live = s.Start(j)
 		return nil
 	})
@@ -282,7 +323,7 @@ func (l *lab) run(s *harness.Site, j harness.Job) *harness.Run {
 func (l *lab) onHost(s *harness.Site, j harness.Job) *harness.Run {
 	l.t.Helper()
 	var run *harness.Run
-	l.near.in(l.t, func() error {
+	l.inNear(func() error {
 		run = s.OnHost(j)
 		return nil
 	})

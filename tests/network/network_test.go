@@ -3,7 +3,6 @@ package network
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -45,14 +44,14 @@ func positive(more ...harness.Change) []harness.Change {
 // end, and the result and the trace say so.
 func TestPositive(t *testing.T) {
 	forEach(t, func(t *testing.T, l *lab, s *harness.Site) {
-		ca, tlsPage := authority(t, name)
-		l.serve(443, tlsPage("over TLS"), named)
+		ca, config := authority(t, name)
+		l.serve(443, over(config, page("over TLS")), named)
 		l.serve(80, page("plain"), named)
 		l.serve(8080, page("literal"), literal)
 		l.serve(8443, page("six"), six)
 		trace := filepath.Join(s.Dir, "trace.jsonl")
 		j := job(positive(), "https=https://"+name+"/", "http=http://"+name+"/", "http=http://"+literal+":8080/", "http=http://["+six+"]:8443/")
-		j.In = []string{s.File("ca.pem", string(ca))}
+		l.trust(s, "good", ca)
 		j.Flags = []string{"--trace", trace}
 		run := l.run(s, j).WantOK()
 		report := run.Report()
@@ -61,9 +60,9 @@ func TestPositive(t *testing.T) {
 				t.Errorf("%s: %s, want %s", attempt, report[attempt], want)
 			}
 		}
-		// The client's own certificate check is what makes it end to end: a stranger fails.
+		// The client's own check, against the copy of the host's authorities, is what makes it end to end: a stranger fails.
 		other, _ := authority(t, name)
-		j.In = []string{s.File("other/ca.pem", string(other))}
+		l.trust(s, "other", other)
 		j.Flags = nil
 		if got := l.run(s, j).WantOK().Report()[j.Args[0]]; got == "ok over TLS" || !strings.Contains(got, "rror") && got != "None" {
 			t.Errorf("control: with another authority: %q", got)
@@ -312,17 +311,11 @@ func TestUnreachable(t *testing.T) {
 
 // Names are resolved by the launcher, once, and what they lead to is decided on.
 func TestResolvedNames(t *testing.T) {
-	c := harness.Callers(t)[0]
-	if c.UID != 0 {
-		t.Fatal("a private /etc/hosts takes root: run make test")
-	}
-	l, s := newLab(t), harness.NewSite(t, c)
+	l, s := newLab(t), harness.NewSite(t, harness.Callers(t)[0])
 	l.serve(80, page("hit"), private, metadata, elsewhere)
-	hosts := s.File("hosts", private+" private.example.invalid\n"+metadata+" metadata.example.invalid\n127.0.0.1 rebound.example.invalid\n"+elsewhere+" docs.example.invalid\n8.8.8.8 public.example.invalid\n")
-	mounted := fmt.Sprintf(`exec unshare -m sh -c 'mount --bind %s /etc/hosts && exec "$@"' sh "$@"`, hosts)
+	l.shown["/etc/hosts"] = s.File("hosts", private+" private.example.invalid\n"+metadata+" metadata.example.invalid\n127.0.0.1 rebound.example.invalid\n"+elsewhere+" docs.example.invalid\n8.8.8.8 public.example.invalid\n")
 	for _, host := range []string{"private", "metadata", "rebound", "docs"} {
 		j := job(open([]string{host + ".example.invalid:80"}), "http=http://"+host+".example.invalid/")
-		j.Shell = mounted
 		run := l.run(s, j).WantReason(reason.EndpointUnresolved)
 		if run.Result.Reason != nil && !strings.Contains(run.Result.Reason.Why, "may be dialled") {
 			t.Errorf("%s: %s", host, run.Result.Reason.Why)
@@ -333,7 +326,6 @@ func TestResolvedNames(t *testing.T) {
 	}
 	// The control: a public address is resolved and pinned. It has no route here, so nothing is sent.
 	j := job(open([]string{"public.example.invalid:80"}, harness.Add("network.unreachable", "per_connection")), "http=http://public.example.invalid/")
-	j.Shell = mounted
 	u := l.run(s, j).WantOK().Result.Network
 	if u == nil || len(u.Endpoints[0].Addresses) != 1 || u.Endpoints[0].Addresses[0].String() != "8.8.8.8" || u.Connections[0].End != broker.DialFailed {
 		t.Errorf("use %+v", u)

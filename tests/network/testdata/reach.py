@@ -47,7 +47,7 @@ def http(target):
 
 
 def https(target):
-    context = ssl.create_default_context(cafile="/in/ca.pem")
+    context = ssl.create_default_context()  # the authorities of the system, as the box has them
     with urllib.request.urlopen(target, timeout=SECONDS, context=context) as r:
         return r.read().decode()
 
