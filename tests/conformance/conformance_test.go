@@ -26,11 +26,12 @@ func permitted(root bool) map[string][]Verdict {
 		"S14": {Blocked}, // no dedicated launcher user
 		"S15": {Blocked},
 		"S17": {NotApplicable},
+		"B4":  {Blocked}, // no memory controller; its other limits are shown
 		// A machine too busy to spend the budget, or to swap in time.
 		"S6a": {Inconclusive}, "S13b": {Inconclusive}, "A3a": {Inconclusive}, "S11": {Inconclusive},
 	}
 	if !root {
-		for _, id := range []string{"S6a", "S13b", "A3a", "S11", "S12", "A4-L"} { // cpu_total is sampled, no cgroup can be planted; the racer and the mock addresses take root
+		for _, id := range []string{"S6a", "S13b", "A3a", "S11", "S12", "A4-L", "B3"} { // cpu_total is sampled, no cgroup can be planted; the racer and the mock addresses take root
 			list[id] = append(list[id], Blocked)
 		}
 	}

@@ -24,16 +24,16 @@ filesystem.input_paths | launcher/rootfs | TestInputs | S1
 filesystem.rootfs_mode | nsexec/compile_root.go | TestS3 | S3
 filesystem.scratch_scope | nsexec/compile_root.go | TestView | S6f S7
 filesystem.export_scope | launcher/restrictions.go | TestOut | S10
-filesystem.denied_mounts | launcher/policy | TestDeniedMountsHitSourcesAndTargets | S2 A2a
+filesystem.denied_mounts | launcher/policy | TestDeniedMountsHitSourcesAndTargets | S2 A2a B1
 filesystem.writable_paths | nsexec/landlock.go | TestS3 | S3
-network | launcher/endpoint | TestReach | S5 S12 S15
+network | launcher/endpoint | TestReach | S5 S12 S15 B3
 resources.cpu_rate | cgroupv2 | TestRealCPU | S6a
 resources.cpu_total | launcher/monitor.go | TestCPUBudget | S6a S13b A3a
 resources.cpu_per_process_rlimit | launcher/plan.go | TestProcessCPU | S13b
 resources.wall_workload | launcher/monitor.go | TestS13a | S13a
 resources.memory_workload | cgroupv2 | TestMemoryVerdict | S6b
 resources.memory_swap | cgroupv2 | TestRealSwap | S6b
-resources.tasks_job | launcher/limits.go | TestForkBomb | S6c
+resources.tasks_job | launcher/limits.go | TestForkBomb | S6c B4
 resources.fd_per_process | launcher/plan.go | TestS6d | S6d
 resources.input_bytes | launcher/rootfs | TestInputRefusals | S1
 resources.scratch_bytes | nsexec/compile_root.go | TestS6f | S6f
@@ -61,9 +61,9 @@ resources.budget_exporter_lifecycle | launcher/export.go | TestExporterLimits | 
 resources.budget_cleanup | launcher/finalize.go | TestEveryKeyOfThePolicyShowsInThePlan |
 resources.attempt_hard_deadline | launcher/monitor.go | TestEveryKeyOfThePolicyShowsInThePlan |
 process_policy.no_new_privs | nsexec/compile_child.go | TestA1a | A1a
-process_policy.capabilities | nsexec/caps | TestA1a | A1a
+process_policy.capabilities | nsexec/caps | TestA1a | A1a B2
 process_policy.seccomp | seccompgen | TestDeniedClassesOneByOne | A1a A2a
-process_policy.mac | nsexec/landlock.go | TestLandlockAlone | S3
+process_policy.mac | nsexec/landlock.go | TestLandlockAlone | S3 B2
 process_policy.tree_kill | cgroupv2 | TestStubbornTrees | S13a
 process_policy.descriptors_inherited | nsexec/compile_child.go | TestA1b | A1b
 process_policy.env_allowlist | launcher/plan.go | TestEnviron | A1b
@@ -113,7 +113,7 @@ blockers.B10 | launcher/prep.go | TestPrepRefuses | S8
 blockers.B11 | launcher/deliver.go | TestLyingExporter | S11
 blockers.B12 | launcher/finalize.go | TestKillMatrix | A4-L
 blockers.B13 | launcher/doctor_blockers.go | TestBlockersAreAllThere | S14
-degrade | launcher/policy/dimensions.go | TestDegradeNames | S5
+degrade | launcher/policy/dimensions.go | TestDegradeNames | S5 B5
 evidence | launcher/confirm.go | TestEvidenceConfirmsWhatThisHostShows |
 extends | launcher/policy/extends.go | TestExtendsTightens |
 loosen | launcher/policy/extends.go | TestExtendsRefuses |

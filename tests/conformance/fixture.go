@@ -20,7 +20,7 @@ const (
 
 // Fixture is one row of the specification's tables.
 type Fixture struct {
-	ID      string
+	ID      string // the specification's; B1 to B5 are those of its second document
 	Title   string
 	Profile string // a key of deadlines
 	Quick   bool   // part of --quick: together below 30 s
@@ -51,7 +51,7 @@ func Profiles() []string {
 
 // All is every fixture in the specification's order.
 func All() []Fixture {
-	return slices.Concat(fileFixtures(), limitFixtures(), neighbourFixtures(), exportFixtures(), reachFixtures(), waitFixtures(), identityFixtures(), privilegeFixtures())
+	return slices.Concat(fileFixtures(), limitFixtures(), neighbourFixtures(), exportFixtures(), reachFixtures(), waitFixtures(), identityFixtures(), privilegeFixtures(), backendFixtures())
 }
 
 // Outcome is one fixture's verdict with its evidence: a row of the bundle.

@@ -47,6 +47,18 @@ func (c *Case) ownNetwork(addrs ...string) *network {
 
 // listen starts a mock in the case's namespace.
 func (n *network) listen(addr string, port uint16) *mock {
+	return n.serve(addr, port, func(conn net.Conn) { fmt.Fprintln(conn, "mock") })
+}
+
+// redirect starts a mock that answers every request with another place.
+func (n *network) redirect(addr string, port uint16, to string) *mock {
+	return n.serve(addr, port, func(conn net.Conn) {
+		conn.Read(make([]byte, 4096))
+		fmt.Fprintf(conn, "HTTP/1.1 302 Found\r\nLocation: http://%s/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", to)
+	})
+}
+
+func (n *network) serve(addr string, port uint16, answer func(net.Conn)) *mock {
 	at := netip.AddrPortFrom(netip.MustParseAddr(addr), port)
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 	if err != nil {
@@ -62,7 +74,7 @@ func (n *network) listen(addr string, port uint16) *mock {
 				return
 			}
 			m.hits.Add(1)
-			fmt.Fprintln(conn, "mock")
+			answer(conn)
 			conn.Close()
 		}
 	}()
