@@ -218,11 +218,6 @@ func (s *state) emptyOut(ctx context.Context, p *prover, r *remains) error {
 	if full == nil || p.slots == nil {
 		return nil
 	}
-	w, done, err := s.wiping()
-	if err != nil {
-		return err
-	}
-	defer done()
 	o, e := lockOut(full.mount, full.ids, p.boot)
 	if e != nil {
 		return e
@@ -231,6 +226,16 @@ func (s *state) emptyOut(ctx context.Context, p *prover, r *remains) error {
 	if o.named() != r.marker.Attempt {
 		return nil
 	}
+	return s.emptyLocked(ctx, p, o, r.marker.Attempt)
+}
+
+// emptyLocked empties a slot whose storage is locked, in the name of the attempt.
+func (s *state) emptyLocked(ctx context.Context, p *prover, o *outSlot, attempt string) error {
+	w, done, err := s.wiping()
+	if err != nil {
+		return err
+	}
+	defer done()
 	sl, err := p.slots.try(0, o.ids)
 	if err == nil && sl == nil {
 		err = outBusy(o.mount.Path)
@@ -240,7 +245,7 @@ func (s *state) emptyOut(ctx context.Context, p *prover, r *remains) error {
 	}
 	emptied := false
 	defer func() { sl.release(emptied) }()
-	if err := sl.write(r.marker.Attempt + " " + p.boot + "\n"); err != nil {
+	if err := sl.write(attempt + " " + p.boot + "\n"); err != nil {
 		return err
 	}
 	if err := o.empty(ctx, w); err != nil {

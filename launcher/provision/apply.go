@@ -229,7 +229,7 @@ func (r *record) idle(h host) (locks []*os.File, err error) {
 	for n := range r.Config.Slots {
 		path := r.Config.slot(n)
 		if seen, err := outslot.Look(path); err == nil && seen.TmpFS && seen.UID == h.workload(n) && seen.Left() != "" {
-			return busy("the slot "+path, "keeps what an attempt left in it: "+seen.Left(), "as "+r.Config.User+": nsbox reconcile")
+			return busy("the slot "+path, "keeps what an attempt left in it: "+seen.Left(), "as "+r.Config.User+": nsbox reconcile; if the attempt's record is lost: nsbox reconcile --slot "+path)
 		}
 		f, err := os.OpenFile(outslot.LockPath(path), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		if errors.Is(err, os.ErrNotExist) {

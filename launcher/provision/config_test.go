@@ -78,7 +78,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("slot 1 has no %s:\n%s", want, mount)
 		}
 	}
-	for _, s := range []string{launcherProfile(c.Binary), workloadProfile, bootUnit(c)} {
+	for _, s := range []string{launcherProfile(c.Binary), workloadProfile, BootUnit(c)} {
 		if strings.Contains(s, "nsbox-end") || !strings.HasSuffix(s, "\n") {
 			t.Errorf("cannot stand in a script: %s", s)
 		}

@@ -107,7 +107,7 @@ func profileStep(c Config, h host, name, text, why string) step {
 
 // bootStep runs the same command again at every boot.
 func bootStep(c Config, h host) step {
-	text := bootUnit(c)
+	text := BootUnit(c)
 	s := step{name: "at boot", why: "the slots are memory: after a boot they are made anew, with a record that says so",
 		do:    []string{heredoc(c.unitPath(), text), "systemctl daemon-reload", "systemctl enable " + c.unit()},
 		undo:  []string{"[ ! -e " + c.unitPath() + " ] || systemctl disable " + c.unit(), "rm -f " + c.unitPath(), "systemctl daemon-reload"},
@@ -118,7 +118,9 @@ func bootStep(c Config, h host) step {
 	return s
 }
 
-func bootUnit(c Config) string {
+// BootUnit is the text of the systemd unit: the same command at every boot, once
+// what the directory lies on is mounted.
+func BootUnit(c Config) string {
 	return strings.Join([]string{
 		"[Unit]", "Description=Storage for the boxes of " + c.User + " (nsbox)", "RequiresMountsFor=" + c.Dir, "After=local-fs.target", "",
 		"[Service]", "Type=oneshot", "RemainAfterExit=yes", "ExecStart=" + c.Binary + " provision --apply --dir " + c.Dir, "",

@@ -10,6 +10,8 @@ const (
 	OutLifetimeUnknown ID = "out_lifetime_unknown"
 	// OutSlotsTaken means that every provisioned slot of /out is in use or keeps what a dead launcher left in it.
 	OutSlotsTaken ID = "out_slots_taken"
+	// OutSlotForeign means that the slot named to nsbox reconcile is none of this launcher's.
+	OutSlotForeign ID = "out_slot_foreign"
 	// OutWipeFailed means that a slot of /out could not be emptied; it is kept as it is and not given out again.
 	OutWipeFailed ID = "out_wipe_failed"
 	// ProvisionInvalid means that an argument of nsbox provision cannot be used.
