@@ -110,8 +110,8 @@ func (s *state) hostRoot(req Request, p *policy.Policy, r policy.HostRoot) (*roo
 
 // environ is the policy's environment with what this request adds: the type of
 // the terminal, and where added roots have their programs.
-func environ(req Request, p *policy.Policy, c *rootfs.Closure) []string {
-	env := p.Environ()
+func environ(req Request, p *policy.Policy, c *rootfs.Closure, cpus int) []string {
+	env := p.Environ(cpus)
 	for i, e := range env {
 		if req.Terminal != nil && e == policy.Term+"=dumb" && termType(req.Terminal.Type) {
 			env[i] = policy.Term + "=" + req.Terminal.Type

@@ -215,16 +215,16 @@ func (pl *Plan) box(req Request, p *policy.Policy, f Facts, isWeak func(string) 
 	if isWeak(policy.DimLandlock) {
 		abi = 0
 	}
-	affinity := -1
+	affinity, cpus := -1, f.Host.CPUs
 	if isWeak(policy.DimCPURate) || isWeak(policy.DimCPUTotal) {
-		affinity = f.CPU
+		affinity, cpus = f.CPU, 1
 	}
 	argv := append(append([]string{req.Argv[0]}, f.Closure.Args...), req.Argv[1:]...)
 	pl.Box = nsexec.Spec{
 		Hostname: hostname, StagingPoint: stagingPoint, Root: nodes, MaskProc: maskedProc(), MaskDirs: maskedProcDirs(),
 		UID: id.Workload.UID, GID: id.Workload.GID, Rlimits: rlimits(l, f.Host, slices.Contains(f.Controllers, "pids")), Umask: 0o022,
 		Affinity: affinity, LandlockABI: min(abi, maxLandlockABI),
-		Command: nsexec.Command{Path: f.Closure.Program, Argv: argv, Env: environ(req, p, f.Closure), Dir: "/scratch"},
+		Command: nsexec.Command{Path: f.Closure.Program, Argv: argv, Env: environ(req, p, f.Closure, cpus), Dir: "/scratch"},
 		Stdin:   req.Stdin, Hold: "/out", Listable: -1, CapLast: f.CapLast,
 		Identity: maps(f, pair{0, 0, slot.Root}, pair{id.Workload.UID, id.Workload.GID, slot.Workload}),
 	}

@@ -159,7 +159,7 @@ func expectations() map[string]expectation {
 		"network.allowed_destinations": {to: []any{"a.example:443"}, with: map[string]any{"network.mode": exactEndpoints, "process_policy.seccomp.denied_classes": append(requiredClasses(), unixOrTCP)},
 			obeyed: func(p *Policy) any { return fmt.Sprint(p.Destinations()) }},
 		"network.*":                      refused,
-		"process_policy.env_allowlist[]": {to: "HOME", obeyed: func(p *Policy) any { return p.Environ() }},
+		"process_policy.env_allowlist[]": {to: "HOME", obeyed: func(p *Policy) any { return p.Environ(1) }},
 		"process_policy.exec_allowlist":  {to: namedProgramOnly, obeyed: func(p *Policy) any { return p.PythonOnly() }},
 		"process_policy.*":               refused,
 		"secrets_policy.*":               refused,

@@ -36,7 +36,7 @@ func (d *decoder) process(p *Policy) {
 	}
 	for i, name := range pp.EnvAllowlist {
 		where := at(key+"env_allowlist", i)
-		if _, ok := envValue(name); slices.Contains(pp.EnvAllowlist[:i], name) {
+		if _, ok := envValue(name, 1); slices.Contains(pp.EnvAllowlist[:i], name) {
 			d.tell(reason.PolicyInvalid, where, strconv.Quote(name)+" stands twice", "keep one of them")
 		} else if !ok {
 			d.tell(reason.PolicyUnenforceable, where, strconv.Quote(name)+" cannot be obeyed: nsbox copies nothing from the caller and has no value of its own for it", "known: "+envNames)

@@ -219,19 +219,29 @@ const namedProgramOnly = "named_program_only"
 const AnyProgramInRoot = "any_program_in_root"
 
 // Environ returns the workload's whole environment as NAME=value, in the order
-// of env_allowlist. Values are nsbox's own; none is read from the caller.
-func (p *Policy) Environ() []string {
+// of env_allowlist. Values are nsbox's own; none is read from the caller. cpus is
+// how many the box may use of the host.
+func (p *Policy) Environ(cpus int) []string {
 	env := make([]string, 0, len(p.ProcessPolicy.EnvAllowlist))
+	threads := p.threads(cpus)
 	for _, name := range p.ProcessPolicy.EnvAllowlist {
-		if value, ok := envValue(name); ok {
+		if value, ok := envValue(name, threads); ok {
 			env = append(env, name+"="+value)
 		}
 	}
 	return env
 }
 
+// threads is how many a maths library is told to start: as many as cpu_rate keeps
+// busy, where the host has so many and tasks_job lets them be. By itself it would
+// start one for each of the host's cpus and die at the task limit.
+func (p *Policy) threads(cpus int) int {
+	l := p.Limits()
+	return max(1, min(l.CPU.RatePercent/100, cpus, l.Tasks))
+}
+
 // envValue returns the one value a variable can have in a box.
-func envValue(name string) (string, bool) {
+func envValue(name string, threads int) (string, bool) {
 	switch name {
 	case "PATH":
 		return "/usr/local/bin:/usr/bin:/bin", true
@@ -246,8 +256,7 @@ func envValue(name string) (string, bool) {
 	case "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8":
 		return "1", true
 	case "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS":
-		// A maths library starts one thread per host cpu by default and dies at the task limit.
-		return "1", true
+		return strconv.Itoa(threads), true
 	}
 	return "", false
 }

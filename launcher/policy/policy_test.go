@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -130,12 +131,32 @@ func TestResourceRowsFollowTheStruct(t *testing.T) {
 
 func TestEnviron(t *testing.T) {
 	want := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1"}
-	if d := cmp.Diff(want, decodeManifest(t).Environ()); d != "" {
+	if d := cmp.Diff(want, decodeManifest(t).Environ(64)); d != "" {
 		t.Error(d)
 	}
 	for _, name := range strings.Split(envNames, ", ") {
-		if _, ok := envValue(name); !ok {
+		if _, ok := envValue(name, 1); !ok {
 			t.Errorf("%s is offered but has no value", name)
+		}
+	}
+}
+
+// TestThreadsFollowTheCPURate: one thread for each cpu that the policy pays for,
+// the host has and the task limit has room for.
+func TestThreadsFollowTheCPURate(t *testing.T) {
+	for _, c := range []struct {
+		percent, tasks float64
+		cpus, want     int
+	}{
+		{50, 8, 64, 1}, {100, 8, 64, 1}, {199, 8, 64, 1}, {400, 8, 64, 4}, {400, 8, 2, 2}, {1600, 8, 64, 8}, {100000, 512, 16, 16}, {400, 8, 0, 1},
+	} {
+		p := decodeManifest(t)
+		p.Resources.CPURate.Value, p.Resources.TasksJob.Value = c.percent, c.tasks
+		p.ProcessPolicy.EnvAllowlist = []string{"PATH", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"}
+		n := strconv.Itoa(c.want)
+		want := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "OMP_NUM_THREADS=" + n, "OPENBLAS_NUM_THREADS=" + n, "MKL_NUM_THREADS=" + n}
+		if d := cmp.Diff(want, p.Environ(c.cpus)); d != "" {
+			t.Errorf("%+v: %s", c, d)
 		}
 	}
 }

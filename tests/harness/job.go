@@ -78,7 +78,13 @@ func (s *Site) Start(j Job) *Live {
 // Raw runs nsbox with exactly these arguments.
 func (s *Site) Raw(args ...string) *Run {
 	s.t.Helper()
-	return s.command(Job{}, args).start(s.t).Wait()
+	return s.StartRaw(args...).Wait()
+}
+
+// StartRaw starts nsbox with exactly these arguments. Wait must follow.
+func (s *Site) StartRaw(args ...string) *Live {
+	s.t.Helper()
+	return s.command(Job{}, args).start(s.t)
 }
 
 // OnHost runs the job's script with the same interpreter, caller, descriptors

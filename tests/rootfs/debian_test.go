@@ -3,8 +3,10 @@ package rootfs
 import (
 	"bytes"
 	"encoding/csv"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,6 +46,26 @@ print(float(numpy.ones((64, 64)).dot(numpy.ones((64, 64)))[0, 0]), len(os.listdi
 	for _, r := range rows {
 		if len(r) != 2 || r[1] != strconv.Itoa(want[r[0]]) {
 			t.Errorf("%v, want %d", r, want[r[0]])
+		}
+	}
+}
+
+// TestThreadsFollowTheCPURate: numpy's OpenBLAS starts as many threads as the
+// policy's cpu_rate keeps busy, not one for each of the host's cpus.
+func TestThreadsFollowTheCPURate(t *testing.T) {
+	s := harness.NewSite(t, harness.Callers(t)[0])
+	root, cpus := rootfs(directory(t, s, debianRoot(t))), runtime.NumCPU()
+	const tasks = 16
+	for _, c := range []struct{ percent, want int }{{50, 1}, {100 * cpus, min(cpus, tasks)}} {
+		run := s.Run(harness.Job{Policy: []harness.Change{root, harness.Set("memory_workload", 1024), harness.Set("tasks_job", tasks),
+			harness.Set("cpu_rate", c.percent), harness.Set("cpu_total", 30*cpus),
+			{Path: "process_policy.env_allowlist", Value: []any{"PATH", "LANG", "PYTHONDONTWRITEBYTECODE", "OPENBLAS_NUM_THREADS"}}}, Code: `
+import os, numpy
+m = numpy.ones((256, 256))
+print(m.dot(m)[0, 0], len(os.listdir("/proc/self/task")))
+`})
+		if got, want := strings.TrimSpace(string(run.Stdout)), fmt.Sprintf("256.0 %d", c.want); got != want {
+			t.Errorf("cpu_rate %d%%: product and threads are %q, want %q\n%s", c.percent, got, want, run.Stderr)
 		}
 	}
 }
