@@ -178,17 +178,22 @@ func (d *Decision) rows(b Backend, req Request, p *policy.Policy, f Facts, pl *P
 	for _, name := range slices.Concat(p.Degrade, req.AllowDegraded) {
 		allowed[name] = true
 	}
-	weak := weaknesses(p, f)
 	var stands []*reason.Error
 	if surveyed {
 		if f.Identity.Kind == "" {
 			// The survey ended before it came to this; the choice is pure.
 			id, err := probe.ChooseIdentity(f.Host)
 			if err != nil {
+				id, err = probe.ChooseSingle(f.Host, err)
+			}
+			if err != nil {
 				d.refuse(err)
 			}
 			f.Identity = id
 		}
+	}
+	weak := weaknesses(p, f)
+	if surveyed {
 		stands = probe.Check(f.Host)
 		for _, e := range stands {
 			d.refuse(e)

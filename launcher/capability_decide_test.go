@@ -57,7 +57,8 @@ func TestARefusedPlanHasTheSameRows(t *testing.T) {
 		}, "program_not_found", []string{"root", "exec"}},
 		"no ids": {func(f *fake, _ *Request) {
 			f.facts.Host.SubUID = nil
-			f.facts.Identity, f.err = probe.ChooseIdentity(f.facts.Host)
+			_, err := probe.ChooseIdentity(f.facts.Host)
+			f.facts.Identity, f.err = probe.ChooseSingle(f.facts.Host, err)
 		}, "subordinate_range_missing", []string{"ids"}},
 		"no program, and so no choice of ids, which would fail": {func(f *fake, _ *Request) {
 			f.facts.Host.SubUID, f.facts.Identity = nil, probe.Identity{}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"nsbox/launcher/policy"
 	"nsbox/launcher/probe"
 	"nsbox/launcher/reason"
 )
@@ -125,7 +126,11 @@ func identityFindings(h *probe.Host, id probe.Identity, err error) []Finding {
 	}
 	const how = "/etc/subuid, /etc/subgid and the own id maps were read"
 	if err != nil {
-		return append(out, failedFinding("ids", "range", everyBox, how, err))
+		f := failedFinding("ids", "range", everyBox, how, err)
+		if _, single := probe.ChooseSingle(h, err); single == nil {
+			f.Next += "; or, weaker, run under the own id alone: --allow-degraded " + policy.DimIdentity
+		}
+		return append(out, f)
 	}
 	return append(out, yesFinding("ids", "range", everyBox, how,
 		fmt.Sprintf("%s: uids %d:%d, gids %d:%d of %s, %d boxes at once", id.Kind, id.UID.Start, id.UID.Count, id.GID.Start, id.GID.Count, id.Source, id.Slots())))

@@ -285,6 +285,9 @@ func (x *export) watch(ctx context.Context, box *nsexec.Box, deadline time.Time,
 func (x *export) spec() (*nsexec.Spec, error) {
 	ep, l := x.plan.Exporter, x.plan.Limits.Exporter
 	req := exporter.Request{Bounds: ep.Bounds, OwnerUID: uint32(x.plan.Box.UID), OwnerGID: uint32(x.plan.Box.GID)}
+	if ep.Identity.Nested {
+		req.OwnerUID, req.OwnerGID = uint32(ep.UID), uint32(ep.GID) // the one id there is, as this box numbers it
+	}
 	for i := range x.staged {
 		req.Staging = append(req.Staging, exportStagingFD+i)
 	}

@@ -59,6 +59,9 @@ func gather(ctx context.Context, req Request, p *policy.Policy, st *state, make 
 		g.root.facts = g.facts
 		find()
 		g.made = time.Since(begun)
+	} else if err != nil {
+		id, err = probe.ChooseSingle(g.facts.Host, err)
+		g.facts.Identity = id
 	}
 	if closureErr != nil {
 		return g, closureErr

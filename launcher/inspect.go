@@ -72,9 +72,10 @@ const noCaps = "0000000000000000"
 func (in *inspection) process() {
 	const where = "/proc/PID/status of the workload"
 	kr, st := attest.KernelRead, in.seen.child
-	in.row("workload-uid", four(hostID(in.spec.Identity.UIDs, in.spec.UID)), st.field("Uid"), where, kr)
-	in.row("workload-gid", four(hostID(in.spec.Identity.GIDs, in.spec.GID)), st.field("Gid"), where, kr)
-	in.row("supplementary-groups", "", st.field("Groups"), where, kr)
+	uids, gids := in.spec.WorkloadMaps()
+	in.row("workload-uid", four(hostID(uids, in.spec.UID)), st.field("Uid"), where, kr)
+	in.row("workload-gid", four(hostID(gids, in.spec.GID)), st.field("Gid"), where, kr)
+	in.groups("supplementary-groups", st.field("Groups"), where, kr)
 	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
 		in.row("capabilities-"+set, noCaps, st.field(set), where, kr)
 	}
@@ -91,6 +92,19 @@ func (in *inspection) process() {
 	in.row("threads", "1", st.field("Threads"), where, kr)
 	if in.spec.Affinity >= 0 {
 		in.row("cpu-affinity", strconv.Itoa(in.spec.Affinity), st.field("Cpus_allowed_list"), where, kr)
+	}
+}
+
+// groups adds a row for a process that must have no supplementary group, or, with
+// the caller's own id alone, no other than the caller.
+func (in *inspection) groups(name, got, where string, g attest.Grade) {
+	if !in.spec.Identity.Nested {
+		in.row(name, "", got, where, g)
+		return
+	}
+	in.row(name, in.seen.self.field("Groups"), got, where, g)
+	if r := &in.rows[len(in.rows)-1]; r.Status == attest.Enforced && got != "" {
+		r.Requested, r.Status, r.Note = "", attest.Degraded, "identity: they are the caller's, which nobody but a capability over them can lay down"
 	}
 }
 
@@ -116,7 +130,7 @@ func (in *inspection) init() {
 	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
 		in.row("init-capabilities-"+set, noCaps, st.field(set), where, kr)
 	}
-	in.row("init-groups", "", st.field("Groups"), where, kr)
+	in.groups("init-groups", st.field("Groups"), where, kr)
 	in.row("init-signals-blocked", noCaps, st.field("SigBlk"), where, kr)
 	in.row("init-no-new-privs", "1", st.field("NoNewPrivs"), where, kr)
 	in.row("init-seccomp-mode", "2", st.field("Seccomp"), where, kr)
@@ -151,7 +165,9 @@ func (in *inspection) childReport() {
 	u, g := uint32(in.spec.UID), uint32(in.spec.GID)
 	in.row("uids-inside", fmt.Sprint([3]uint32{u, u, u}), fmt.Sprint(r.UIDs), where, cr)
 	in.row("gids-inside", fmt.Sprint([3]uint32{g, g, g}), fmt.Sprint(r.GIDs), where, cr)
-	in.row("groups-inside", "0", strconv.Itoa(r.Groups), where, cr)
+	if !in.spec.Identity.Nested { // else the row above has them
+		in.row("groups-inside", "0", strconv.Itoa(r.Groups), where, cr)
+	}
 	in.row("capabilities-inside", "[0 0 0]", fmt.Sprint(r.Caps), where, cr)
 	in.row("session", "2", strconv.Itoa(r.Session), where, cr)
 	in.row("hostname", in.spec.Hostname, r.Hostname, where, cr)
@@ -177,6 +193,9 @@ const signalNumber = "9"
 // setUpCaps is what the privileged part of a box may hold in its own user namespace.
 func setUpCaps(s *nsexec.Spec) [3]uint64 {
 	set := uint64(1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_RESOURCE)
+	if s.Identity.Nested {
+		set |= 1 << unix.CAP_SETFCAP
+	}
 	if s.Listable >= 0 {
 		set |= 1 << unix.CAP_FOWNER
 	}
@@ -256,11 +275,12 @@ func (in *inspection) limits() {
 }
 
 func (in *inspection) maps() {
+	uids, gids := in.spec.WorkloadMaps()
 	for _, m := range []struct {
 		file  string
 		want  []nsexec.MapEntry
 		shown []byte
-	}{{"uid_map", in.spec.Identity.UIDs, in.seen.uidMap}, {"gid_map", in.spec.Identity.GIDs, in.seen.gidMap}} {
+	}{{"uid_map", uids, in.seen.uidMap}, {"gid_map", gids, in.seen.gidMap}} {
 		var want []string
 		for _, e := range m.want {
 			want = append(want, fmt.Sprintf("%d %d %d", e.Inside, e.Host, e.Count))

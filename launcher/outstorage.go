@@ -44,6 +44,9 @@ type outCandidate struct {
 // identity's slots, lowest first. Others are somebody else's.
 func outCandidates(mounts []outslot.Mount, id probe.Identity) []outCandidate {
 	var out []outCandidate
+	if id.Kind == probe.Single {
+		return nil // no slot is made for a caller's own id
+	}
 	for _, m := range mounts {
 		seen, err := outslot.Look(m.Path)
 		if err != nil {

@@ -342,11 +342,15 @@ type pair struct {
 	host     probe.HostID
 }
 
-// maps is the identity of a box: its id maps and who writes them.
+// maps is the identity of a box: its id maps and who writes them. The first pair
+// is that of the box's 0.
 func maps(f Facts, pairs ...pair) nsexec.Identity {
 	id := nsexec.Identity{Kind: f.Identity.Kind}
 	if id.Kind == probe.Subordinate {
 		id.UIDHelper, id.GIDHelper = f.Host.UIDMapHelper.Path, f.Host.GIDMapHelper.Path
+	}
+	if id.Kind == probe.Single {
+		id.Nested, pairs = true, pairs[:1] // the box's 0; see nsexec/nested.go
 	}
 	for _, p := range pairs {
 		id.UIDs = append(id.UIDs, nsexec.MapEntry{Inside: p.uid, Host: int(p.host.UID), Count: 1})

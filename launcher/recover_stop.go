@@ -96,7 +96,7 @@ func (p *prover) prove(ctx context.Context, r *remains) (by string, err error) {
 	// The exporter's box is not in the job cgroup.
 	exporting := !r.intact || r.state.Has(journal.ExporterIntent) && !r.state.Has(journal.ExporterStopped)
 	if !inGroup || exporting || r.mayBeWiping() {
-		if r.marker.IDs == nil || p.slots == nil {
+		if r.marker.IDs == nil || p.slots == nil && !r.marker.IDs.Shared() {
 			return "", errors.New("neither a job cgroup nor exclusive ids show who belongs to it")
 		}
 		if err := p.slots.vacant(ctx, *r.marker.IDs, r.marker.Exe, r.marker.Attempt); err != nil {

@@ -35,6 +35,11 @@ type weakness struct {
 // the order in which a refusal names them.
 func weaknesses(p *policy.Policy, f Facts) []weakness {
 	var out []weakness
+	if e := f.Identity.Cause; e != nil {
+		out = append(out, weakness{policy.DimIdentity, e.ID, e.What + ": " + e.Why,
+			"the caller's own id for all of the box, in a user namespace of its own and one more for the program",
+			"a kernel that takes the program for the caller: modes of files that the box shows, the caller's supplementary groups", e.Next})
+	}
 	if e := f.lacks("memory"); e != nil {
 		out = append(out, weakness{policy.DimMemory, e.ID, e.What + ": " + e.Why,
 			addressText(p) + " and a sampled sum of the tree; shared memory denied",

@@ -15,6 +15,7 @@ import (
 	"nsbox/launcher/attest"
 	"nsbox/launcher/journal"
 	"nsbox/launcher/policy"
+	"nsbox/launcher/probe"
 	"nsbox/launcher/reason"
 	"nsbox/launcher/rootfs"
 	"nsbox/launcher/stage"
@@ -46,7 +47,10 @@ func (r *run) decide(ctx context.Context, id string) error {
 		r.gathered.close()
 		return err
 	}
-	if r.slots, err = openSlots(r.gathered.facts.Host.BootID); err == nil {
+	if r.gathered.facts.Identity.Kind != probe.Single { // which has nothing to lock
+		r.slots, err = openSlots(r.gathered.facts.Host.BootID)
+	}
+	if err == nil {
 		err = r.takeSlot(p, id)
 	}
 	if err != nil {

@@ -105,6 +105,9 @@ func passwdHome(uid int) string {
 // take locks the lowest slot that is free and proven empty. The error is a
 // *reason.Error: IdentitySlotsExhausted if there is none.
 func (s *slots) take(id probe.Identity, attempt string) (*slot, error) {
+	if id.Kind == probe.Single {
+		return &slot{}, nil // nothing to have alone
+	}
 	for n := 0; ; n++ {
 		ids, err := id.Map(n)
 		if err != nil {
@@ -185,7 +188,7 @@ func (sl *slot) write(text string) error {
 // descriptor is closed and never unlocked, so that a forked child cannot let go
 // of it for us.
 func (sl *slot) release(clean bool) {
-	if sl == nil {
+	if sl == nil || sl.file == nil {
 		return
 	}
 	if clean {
@@ -200,6 +203,9 @@ func (sl *slot) release(clean bool) {
 // a start that only looks whether the slot is empty holds it too. exe is the
 // program of the attempt's launcher.
 func (s *slots) vacant(ctx context.Context, ids probe.Slot, exe fileID, attempt string) error {
+	if ids.Shared() {
+		return nobodyNested(ctx, ids, exe)
+	}
 	f, err := os.OpenFile(s.path(ids), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return slotPlace(s.path(ids), err)

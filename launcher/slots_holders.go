@@ -23,6 +23,7 @@ import (
 type hostIDs struct {
 	uids, gids map[int64]bool
 	exe        fileID
+	alone      fileID // the caller's user namespace, if the ids are the caller's own
 }
 
 func idSet(s probe.Slot) hostIDs {
@@ -147,6 +148,9 @@ func holds(dir string, ids hostIDs, since int64) (bool, error) {
 		return false, err
 	}
 	if len(bytes.TrimSpace(m)) > 0 {
+		if ids.alone != (fileID{}) {
+			return ids.nestedHolder(dir, m), nil
+		}
 		return mapsOne(m, ids.uids), nil
 	}
 	stat, err := os.ReadFile(dir + "/stat")

@@ -124,7 +124,7 @@ func TestWhatCannotBeToldIsNotAYes(t *testing.T) {
 		}
 		r.untell(&b)
 		if b.facts.Identity, b.err = probe.ChooseIdentity(b.facts.Host); b.err != nil {
-			b.facts.Identity = probe.Identity{}
+			b.facts.Identity, b.err = probe.ChooseSingle(b.facts.Host, b.err)
 		}
 		d := decided(t, b, req)
 		if _, ran := executed(t, b, d); ran || d.Verdict != VerdictRefuse || ids(d) != r.ids {

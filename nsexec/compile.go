@@ -67,6 +67,7 @@ type compiler struct {
 	report                *Slot
 	reported              int // bytes of it that are taken
 	relayRead, relayWrite Ref // pipe from pid 1 to the child
+	innerRead, innerWrite Ref // pipe from the child to pid 1, in a nested box
 	fields                []field
 	caps                  uint64
 	capStep               int
@@ -88,6 +89,9 @@ func compile(s *Spec, f fds) (*Program, []field, error) {
 	c.startReport()
 	c.stage = "setup"
 	c.entry()
+	if s.Identity.Nested {
+		c.waitForMaps()
+	}
 	c.fork()
 	c.sources()
 	c.identity()
@@ -236,27 +240,39 @@ func (c *compiler) openTree(at, source string, attrs uint64, recursive bool) Ref
 	return fd
 }
 
-// identity waits until the launcher has written the id maps.
-func (c *compiler) identity() {
+// waitForMaps waits until the launcher has written the id maps.
+func (c *compiler) waitForMaps() {
 	c.add("wait-for-maps", "without the id maps no id is valid here; EOF means that the launcher is gone", unix.SYS_READ, imm(fdControl), addr(c.buf.at(0)), imm(1)).exactly(1)
-	c.need(c.add("init-no-groups", "pid 1 would keep the operator's supplementary groups", unix.SYS_SETGROUPS, imm(0), imm(0)), unix.CAP_SETGID)
+}
+
+// identity becomes the 0 of the box, and limits what its user namespace may have.
+func (c *compiler) identity() {
+	if !c.spec.Identity.Nested {
+		c.waitForMaps()
+		c.need(c.add("init-no-groups", "pid 1 would keep the operator's supplementary groups", unix.SYS_SETGROUPS, imm(0), imm(0)), unix.CAP_SETGID)
+	}
 	c.need(c.add("become-gid-0", "what the set-up creates belongs to init's group of the box", unix.SYS_SETRESGID, imm(0), imm(0), imm(0)), unix.CAP_SETGID)
 	c.need(c.add("become-uid-0", "from here on the kernel no longer sees the operator", unix.SYS_SETRESUID, imm(0), imm(0), imm(0)), unix.CAP_SETUID)
 	c.add("die-with-launcher-again", "a change of uid clears the death signal", unix.SYS_PRCTL, imm(unix.PR_SET_PDEATHSIG), imm(9))
 	c.need(c.add("hostname", "the host's name is nobody's business inside", unix.SYS_SETHOSTNAME, str(c.spec.Hostname), imm(uintptr(len(c.spec.Hostname)))), unix.CAP_SYS_ADMIN)
 	c.need(c.add("domainname", "the NIS domain is the host's as well", unix.SYS_SETDOMAINNAME, str(NoDomain), imm(uintptr(len(NoDomain)))), unix.CAP_SYS_ADMIN)
 	c.cgroupNamespace("init-")
-	fd := c.word("max-user-namespaces")
-	c.need(c.add("open-userns-limit", "only the old /proc has the file, so it comes before the pivot", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/sys/user/max_user_namespaces"), imm(unix.O_WRONLY|unix.O_CLOEXEC), imm(0)).into(fd), unix.CAP_SYS_RESOURCE)
-	c.add("no-nested-userns", "a nested user namespace would give the workload capabilities and so kernel surface", unix.SYS_WRITE, load(fd), str("0"), imm(1)).exactly(1)
+	c.namespaceLimits("")
+}
+
+// namespaceLimits bounds the user namespace of the process.
+func (c *compiler) namespaceLimits(prefix string) {
+	fd := c.word(prefix + "max-user-namespaces")
+	c.need(c.add(prefix+"open-userns-limit", "only the old /proc has the file, so it comes before the pivot", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/sys/user/max_user_namespaces"), imm(unix.O_WRONLY|unix.O_CLOEXEC), imm(0)).into(fd), unix.CAP_SYS_RESOURCE)
+	c.add(prefix+"no-nested-userns", "a nested user namespace would give the workload capabilities and so kernel surface", unix.SYS_WRITE, load(fd), str("0"), imm(1)).exactly(1)
 	if !c.hasProc() {
 		return // one of nsbox's own stages, whose filter knows no inotify; it could not be read back either
 	}
 	// Both count against the operator's own limits too: a box must not be able to use those up.
 	for _, l := range inotifyLimits() {
-		fd := c.word(l.name)
-		c.need(c.add("open-"+l.name, "per user namespace, like the limit above", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/sys/user/"+l.name), imm(unix.O_WRONLY|unix.O_CLOEXEC), imm(0)).into(fd), unix.CAP_SYS_RESOURCE)
-		c.add("limit-"+l.name, "the operator's editors would find none left, and event queues are kernel memory", unix.SYS_WRITE, load(fd), str(l.value), imm(uintptr(len(l.value)))).exactly(int64(len(l.value)))
+		fd := c.word(prefix + l.name)
+		c.need(c.add(prefix+"open-"+l.name, "per user namespace, like the limit above", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/sys/user/"+l.name), imm(unix.O_WRONLY|unix.O_CLOEXEC), imm(0)).into(fd), unix.CAP_SYS_RESOURCE)
+		c.add(prefix+"limit-"+l.name, "the operator's editors would find none left, and event queues are kernel memory", unix.SYS_WRITE, load(fd), str(l.value), imm(uintptr(len(l.value)))).exactly(int64(len(l.value)))
 	}
 }
 

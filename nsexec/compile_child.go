@@ -19,6 +19,7 @@ func (c *compiler) fork() {
 	relay := c.prog.slot("relay", 16)
 	c.relayRead, c.relayWrite = relay.at(0), relay.at(4)
 	c.add("relay", "pid 1 tells the child directly when the tree is ready", unix.SYS_PIPE2, addr(c.relayRead), imm(unix.O_CLOEXEC))
+	c.innerPipe()
 	args := make([]byte, cloneArgsSize)
 	var flags uint64
 	if c.spec.SharedVM {
@@ -28,10 +29,16 @@ func (c *compiler) fork() {
 		flags |= unix.CLONE_INTO_CGROUP
 		binary.NativeEndian.PutUint64(args[80:], fdFirst)
 	}
+	if c.spec.Identity.Nested {
+		flags |= unix.CLONE_NEWUSER
+	}
 	binary.NativeEndian.PutUint64(args, flags)
 	binary.NativeEndian.PutUint64(args[32:], uint64(unix.SIGCHLD))
 	s := c.add("fork", "the workload is pid 2, so that pid 1 can outlive and reap it", unix.SYS_CLONE3, bytesArg(args), imm(cloneArgsSize))
 	s.Rule, s.To = Branch, "report-on-go"
+	if c.spec.Identity.Nested {
+		c.need(s, unix.CAP_SETFCAP)
+	}
 }
 
 // becomeInit ends pid 1's set-up: nothing privileged is left when it execs.
@@ -83,6 +90,7 @@ func (c *compiler) child() {
 			c.add(fmt.Sprintf("default-signal-%d", n), "a signal that the caller ignores would be ignored by the workload too", unix.SYS_RT_SIGACTION, imm(uintptr(n)), addr(plain), imm(0), imm(8))
 		}
 	}
+	c.innerNamespace()
 	if c.hasProc() { // nothing else would show the child's own
 		c.cgroupNamespace("")
 	}
@@ -194,7 +202,9 @@ func (c *compiler) passed(to int) int {
 
 // childIdentity ends every privilege of the child.
 func (c *compiler) childIdentity() {
-	c.need(c.add("no-groups", "a supplementary group of the operator's would open the host's files", unix.SYS_SETGROUPS, imm(0), imm(0)), unix.CAP_SETGID)
+	if !c.spec.Identity.Nested {
+		c.need(c.add("no-groups", "a supplementary group of the operator's would open the host's files", unix.SYS_SETGROUPS, imm(0), imm(0)), unix.CAP_SETGID)
+	}
 	id := imm(uintptr(c.spec.GID))
 	c.need(c.add("workload-gid", "the workload's own group", unix.SYS_SETRESGID, id, id, id), unix.CAP_SETGID)
 	id = imm(uintptr(c.spec.UID))

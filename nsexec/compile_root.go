@@ -93,7 +93,7 @@ func (c *compiler) node(i int, n Node) {
 }
 
 func (c *compiler) mountTmpfs(n Node, rel string) {
-	opts := fmt.Sprintf("size=%d,nr_inodes=%d,mode=%04o,uid=%d,gid=%d", n.Bytes, n.Inodes, n.Mode, n.UID, n.GID)
+	opts := fmt.Sprintf("size=%d,nr_inodes=%d,mode=%04o,uid=%d,gid=%d", n.Bytes, n.Inodes, n.Mode, c.owner(n.UID), c.owner(n.GID))
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
 	if !n.Exec {
 		flags |= unix.MS_NOEXEC
@@ -125,6 +125,7 @@ func (c *compiler) attach(i int, at, rel string) {
 // enter makes the tree the root and lets go of the host's. The working directory
 // is the new root already, since enter-root-tmpfs.
 func (c *compiler) enter() {
+	c.waitForInner()
 	c.need(c.add("pivot-root", "chroot can be left again, a pivoted root cannot", unix.SYS_PIVOT_ROOT, str("."), str(".")), unix.CAP_SYS_ADMIN)
 	c.need(c.add("detach-old-root", "the host's tree stays mounted below until it is let go", unix.SYS_UMOUNT2, str("."), imm(unix.MNT_DETACH)), unix.CAP_SYS_ADMIN)
 	c.add("tree-ready", "the child, whose root the pivot has moved too, may go on", unix.SYS_WRITE, load(c.relayWrite), str("T"), imm(1)).exactly(1)

@@ -12,7 +12,7 @@ import (
 )
 
 func boxSpecs() map[string]*Spec {
-	return map[string]*Spec{"workload": workloadSpec(), "exporter": exporterSpec(), "endpoints": endpointSpec(), "terminal": terminalSpec(), "live": liveSpec(), "live endpoints": liveEndpointSpec()}
+	return map[string]*Spec{"workload": workloadSpec(), "exporter": exporterSpec(), "endpoints": endpointSpec(), "terminal": terminalSpec(), "live": liveSpec(), "live endpoints": liveEndpointSpec(), "one id": nested(workloadSpec())}
 }
 
 func allowUnexported() cmp.Option {

@@ -38,6 +38,9 @@ func TestEveryStepFailsOnce(t *testing.T) {
 		if spec.Listable >= 0 && unix.Geteuid() != 0 {
 			continue // its directory must belong to an id of the box; only root can make one here
 		}
+		if spec.Identity.Nested && unix.Geteuid() == 0 {
+			continue // root's own id is never given to a box; TestAsUser does it
+		}
 		for _, shared := range []bool{false, true} {
 			spec.SharedVM = shared
 			t.Run(name+map[bool]string{false: "/fork", true: "/shared"}[shared], func(t *testing.T) { failEveryStep(t, spec) })

@@ -32,6 +32,11 @@ func (e *MapError) Unwrap() error { return e.Err }
 // writeMaps writes both maps, by the helpers in parallel where there are any:
 // one helper costs as much as half a box. A fired stop ends the helpers.
 func writeMaps(pid int, id Identity, stop <-chan struct{}) error {
+	if id.Nested {
+		if err := denySetgroups(pid); err != nil {
+			return err
+		}
+	}
 	gid := make(chan error, 1)
 	one := func(helper, file string, m []MapEntry) error {
 		if helper == "" {

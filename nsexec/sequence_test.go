@@ -33,12 +33,13 @@ func TestSequenceDoc(t *testing.T) {
 	for _, box := range []struct {
 		title string
 		spec  *Spec
-	}{{"The workload's box", workloadSpec()}, {"The exporter's box", exporterSpec()}, {"What a box with endpoints has besides", endpointSpec()}, {"What a box that shows live directories has besides", liveSpec()}, {"What a box with both has besides either", liveEndpointSpec()}, {"What a box with a terminal and a shared tmpfs has besides", terminalSpec()}} {
+	}{{"The workload's box", workloadSpec()}, {"The exporter's box", exporterSpec()}, {"What a box with endpoints has besides", endpointSpec()}, {"What a box that shows live directories has besides", liveSpec()}, {"What a box with both has besides either", liveEndpointSpec()}, {"What a box with a terminal and a shared tmpfs has besides", terminalSpec()},
+		{"What the box of a caller with one id has besides", nested(workloadSpec())}} {
 		box.spec.Identity.Kind = ""      // not part of the program
 		box.spec.LandlockABI = newestABI // whatever kernel writes the page
 		fmt.Fprintf(&b, "\n## %s\n\n", box.title)
 		p := mustCompile(t, box.spec)
-		if len(box.spec.Listen) > 0 || box.spec.Terminal != nil || box.spec.NoUnixPaths {
+		if len(box.spec.Listen) > 0 || box.spec.Terminal != nil || box.spec.NoUnixPaths || box.spec.Identity.Nested {
 			onlyNewSteps(t, p, workloadSpec())
 		}
 		if len(box.spec.Listen) > 0 && box.spec.NoUnixPaths {
@@ -156,7 +157,7 @@ func syscallName(nr uintptr) string {
 
 // A call without a name in the table would make the page useless.
 func TestEveryCallHasAName(t *testing.T) {
-	for _, s := range []*Spec{endpointSpec(), exporterSpec(), terminalSpec(), liveEndpointSpec()} {
+	for _, s := range []*Spec{endpointSpec(), exporterSpec(), terminalSpec(), liveEndpointSpec(), nested(workloadSpec())} {
 		for _, step := range mustCompile(t, s).Steps {
 			if strings.HasPrefix(syscallName(step.Nr), "system call") {
 				t.Errorf("step %s: call %d is not named", step.Name, step.Nr)

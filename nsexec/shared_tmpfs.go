@@ -34,7 +34,7 @@ func (c *compiler) share(n Node) {
 		}
 		dir := rel + "/" + path.Base(part.Path)
 		c.add("part:"+part.Path, "one directory of the tmpfs for each place", unix.SYS_MKDIRAT, neg(atFDCWD), str(dir), imm(uintptr(part.Mode)))
-		c.need(c.add("own:"+part.Path, "made by init, and the workload's to use", unix.SYS_FCHOWNAT, neg(atFDCWD), str(dir), imm(uintptr(n.UID)), imm(uintptr(n.GID)), imm(unix.AT_SYMLINK_NOFOLLOW)), unix.CAP_CHOWN)
+		c.need(c.add("own:"+part.Path, "made by init, and the workload's to use", unix.SYS_FCHOWNAT, neg(atFDCWD), str(dir), imm(uintptr(c.owner(n.UID))), imm(uintptr(c.owner(n.GID))), imm(unix.AT_SYMLINK_NOFOLLOW)), unix.CAP_CHOWN)
 		trees[i] = c.word("tree " + part.Path)
 		c.need(c.add("open:"+part.Path, "a bind of this directory alone", unix.SYS_OPEN_TREE, neg(atFDCWD), str(dir), imm(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)).into(trees[i]), unix.CAP_SYS_ADMIN)
 	}

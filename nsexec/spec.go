@@ -63,6 +63,7 @@ type Identity struct {
 	GIDs      []MapEntry `json:"gids"`
 	UIDHelper string     `json:"uid_helper,omitempty"` // newuidmap(1), checked absolute path
 	GIDHelper string     `json:"gid_helper,omitempty"`
+	Nested    bool       `json:"nested,omitempty"` // one id only: the maps are of 0 alone, and the program has a namespace inside; see nested.go
 }
 
 // Rlimit is one setrlimit(2) value for the workload; Soft and Hard in the

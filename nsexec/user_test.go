@@ -38,7 +38,7 @@ func TestAsUser(t *testing.T) {
 		}
 	}
 	// Nothing there needs root, and each makes its boxes through the helpers.
-	const tests = "^(TestBoxRuns|TestExecFailureNamesTheStep|TestEveryStepFailsOnce|TestEveryCapabilityIsNeeded|TestMapErrorIsTheCause|TestLauncherStaysDumpable|TestStopDuringSetup|TestStress)$"
+	const tests = "^(TestBoxRuns|TestExecFailureNamesTheStep|TestEveryStepFailsOnce|TestEveryCapabilityIsNeeded|TestMapErrorIsTheCause|TestLauncherStaysDumpable|TestStopDuringSetup|TestStress|TestNestedBox)$"
 	cmd := exec.Command("/proc/self/exe", "-test.run="+tests, "-test.v", "-test.short", "-test.count=1", "-test.timeout=5m")
 	cmd.Args[0] = userStage
 	cmd.Env = append(os.Environ(), userFiles+"="+dir)

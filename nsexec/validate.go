@@ -151,16 +151,21 @@ func (s *Spec) validateIdentity() error {
 		entries []MapEntry
 		want    int
 	}{{"uid", s.Identity.UIDs, s.UID}, {"gid", s.Identity.GIDs, s.GID}} {
+		if s.Identity.Nested && (len(m.entries) != 1 || m.entries[0].Count != 1 || s.Identity.UIDHelper+s.Identity.GIDHelper != "") {
+			return fmt.Errorf("%s map of a nested box: 0 alone can be mapped, and by the launcher itself", m.name)
+		}
 		var zero, own bool
 		for _, e := range m.entries {
-			if e.Host <= 0 {
+			// The caller itself may be the 0 of a namespace around it: who it is there is
+			// the launcher's to judge.
+			if e.Host < 0 || e.Host == 0 && !s.Identity.Nested {
 				return fmt.Errorf("host %s %d must not be mapped", m.name, e.Host)
 			}
 			if e.Inside < 0 || e.Count <= 0 || e.Inside > maxID-e.Count+1 || e.Host > maxID-e.Count+1 {
 				return fmt.Errorf("%s map %d %d %d is out of range", m.name, e.Inside, e.Host, e.Count)
 			}
 			zero = zero || e.Inside == 0
-			own = own || m.want >= e.Inside && m.want < e.Inside+e.Count
+			own = own || s.Identity.Nested || m.want >= e.Inside && m.want < e.Inside+e.Count
 		}
 		if !zero || !own {
 			return fmt.Errorf("%s 0 and %d must both be mapped", m.name, m.want)

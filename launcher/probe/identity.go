@@ -7,7 +7,7 @@ import (
 	"nsbox/launcher/reason"
 )
 
-// The ways to get ids for a box. A third, without any range, comes later.
+// The ways to get ids for a box; single.go has the third, without any range.
 const (
 	Subordinate = "subordinate" // the operator's range, written by newuidmap and newgidmap
 	Privileged  = "privileged"  // started by root, written directly
@@ -16,10 +16,12 @@ const (
 // Identity says which ids of this host a box may use. None of them is id 0, the
 // caller's own id or that of an account.
 type Identity struct {
-	Kind   string `json:"kind"` // Subordinate or Privileged
+	Kind   string `json:"kind"` // Subordinate, Privileged or Single
 	UID    Range  `json:"uid"`
 	GID    Range  `json:"gid"`
 	Source string `json:"source"` // where the ranges come from, for the attestation
+
+	Cause *reason.Error `json:"-"` // of Single: why there is no range
 }
 
 // HostID is a user and a group id as this process's user namespace numbers them.
@@ -37,12 +39,18 @@ type Slot struct {
 	Exporter   HostID `json:"exporter"`    // id 20002 of the exporter's box
 }
 
-// Slots is how many attempts can run at once.
+// Shared: another attempt may have the same ids, so that they show nothing.
+func (s Slot) Shared() bool { return s.Root == s.Workload }
+
+// Slots is how many attempts can run at once with ids of their own.
 func (i Identity) Slots() int { return int(min(i.UID.Count, i.GID.Count) / IDsPerSlot) }
 
 // Map returns the ids of slot number slot, counted from 0. The error is a
 // *reason.Error with IdentitySlotsExhausted.
 func (i Identity) Map(slot int) (Slot, error) {
+	if own := (HostID{i.UID.Start, i.GID.Start}); i.Kind == Single {
+		return Slot{own, own, own, own}, nil
+	}
 	if slot < 0 || slot >= i.Slots() {
 		return Slot{}, reason.New(reason.IdentitySlotsExhausted, "identity slot "+strconv.Itoa(slot),
 			fmt.Sprintf("the ranges of %s hold %d slots of %d ids", i.Source, i.Slots(), IDsPerSlot),
@@ -83,7 +91,7 @@ func privileged(h *Host) (Identity, error) {
 	sources := []Identity{}
 	add := func(name string, uids, gids []Range) {
 		if len(uids) > 0 && len(gids) > 0 {
-			sources = append(sources, Identity{Privileged, uids[0], gids[0], name})
+			sources = append(sources, Identity{Kind: Privileged, UID: uids[0], GID: gids[0], Source: name})
 		}
 	}
 	add("/etc/subuid and /etc/subgid of root", h.SubUID, h.SubGID)
@@ -116,7 +124,7 @@ func subordinate(h *Host) (Identity, error) {
 	}{{"/etc/subuid", h.SubUID}, {"/etc/subgid", h.SubGID}} {
 		if len(m.ranges) == 0 {
 			return Identity{}, reason.New(reason.SubordinateRangeMissing, m.file+": "+account(h),
-				fmt.Sprintf("no usable range of %d ids and more is assigned, and running without one is not supported yet%s", IDsPerSlot, firstProblem(h)),
+				fmt.Sprintf("no usable range of %d ids and more is assigned%s", IDsPerSlot, firstProblem(h)),
 				assignCommand(h))
 		}
 	}
@@ -126,7 +134,7 @@ func subordinate(h *Host) (Identity, error) {
 				"install it from your distribution: sudo apt install uidmap (elsewhere the package is shadow-utils or shadow)")
 		}
 	}
-	id := Identity{Subordinate, h.SubUID[0], h.SubGID[0], "/etc/subuid and /etc/subgid of " + account(h)}
+	id := Identity{Kind: Subordinate, UID: h.SubUID[0], GID: h.SubGID[0], Source: "/etc/subuid and /etc/subgid of " + account(h)}
 	if here, ok := mappedHere(h, id); ok {
 		return here, nil
 	}
