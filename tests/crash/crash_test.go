@@ -52,7 +52,12 @@ type bench struct {
 	site     *harness.Site
 	bin, dir string
 	state    string
-	launcher *exec.Cmd // of the run that is traced
+	policy   string
+	every    int                // the default run takes one point of so many
+	always   func(p point) bool // points that the default run takes too
+	killed   func()             // looks, once nothing lives any more
+	clean    func(fail failer)  // what else is to be clean after a reconcile
+	launcher *exec.Cmd          // of the run that is traced
 	cells    int
 	tally    map[string]int
 }
@@ -74,12 +79,17 @@ func newBench(t *testing.T) *bench {
 func benchOf(t *testing.T, c harness.Caller) *bench {
 	t.Helper()
 	s := harness.NewSite(t, c)
-	b := &bench{t: t, caller: c, site: s, bin: harness.Binary(t), dir: s.Dir, state: s.State, tally: map[string]int{}}
-	// The first run fills the caches, which are not what is tested.
-	if out, status := b.nsbox(b.exec("", "pass")...); status != 0 {
-		t.Fatalf("a plain run ends with %d:\n%s", status, out)
-	}
+	b := &bench{t: t, caller: c, site: s, bin: harness.Binary(t), dir: s.Dir, state: s.State, policy: "sales-summary", every: 8, tally: map[string]int{}}
+	b.warm()
 	return b
+}
+
+// warm makes the first run, which fills the caches; they are not what is tested.
+func (b *bench) warm() {
+	b.t.Helper()
+	if out, status := b.nsbox(b.exec("", "pass")...); status != 0 {
+		b.t.Fatalf("a plain run ends with %d:\n%s", status, out)
+	}
 }
 
 func (b *bench) exec(deliver, code string) []string {
@@ -87,7 +97,7 @@ func (b *bench) exec(deliver, code string) []string {
 	if err := os.WriteFile(script, []byte(code), 0o644); err != nil {
 		b.t.Fatal(err)
 	}
-	args := []string{"exec", "--quiet", "--state-dir", b.state, "--policy", "sales-summary", "--allow-degraded", degrade, "--in", script}
+	args := []string{"exec", "--quiet", "--state-dir", b.state, "--policy", b.policy, "--allow-degraded", degrade, "--in", script}
 	if deliver != "" {
 		args = append(args, "--deliver", deliver)
 	}
@@ -180,6 +190,9 @@ func (b *bench) cell(what string, decide func(n int, p point) verdict) {
 		b.t.Errorf("%s: %s\nits standard error: %s", what, fmt.Sprintf(format, args...), said.String())
 	}
 	b.noSurvivor(fail)
+	if b.killed != nil {
+		b.killed()
+	}
 	b.nextRuns(fail)
 	after := b.attempts()
 	mine := after[len(before) : len(after)-1] // the last is the next run's
@@ -275,6 +288,9 @@ func (b *bench) reconciles(fail failer, mine []launcher.AttemptInfo, out string)
 	if left, _ := os.ReadDir(b.state + "/open"); len(left) > 0 {
 		fail("after reconcile %d attempts are open", len(left))
 	}
+	if b.clean != nil {
+		b.clean(fail)
+	}
 	entries, _ := os.ReadDir(out)
 	for _, e := range entries {
 		if e.Name() != "summary.csv" {
@@ -309,34 +325,35 @@ func (b *bench) print(name string, points int) {
 // for each caller, and another one.
 func (b *bench) sampled(n int) bool {
 	if b.caller.UID != 0 {
-		n += 4
+		n += b.every / 2
 	}
 	if *long {
 		k, of := parts()
 		return n%of == k
 	}
-	return n%8 == 0
+	return n%b.every == 0
 }
 
 // TestKillMatrix kills the launcher at its points.
-func TestKillMatrix(t *testing.T) {
-	asEach(t, func(t *testing.T, b *bench) {
-		points := b.record()
-		journals := 0
-		for n, p := range points {
-			if p.journal() {
-				journals++
-			}
-			if *only >= 0 && n != *only || *only < 0 && !b.sampled(n) {
-				continue
-			}
-			b.cell(fmt.Sprintf("killed at %d of %d, before %s", n, len(points), p), func(k int, _ point) verdict { return verdict{kill: k == n} })
+func TestKillMatrix(t *testing.T) { asEach(t, func(_ *testing.T, b *bench) { b.killMatrix() }) }
+
+func (b *bench) killMatrix() {
+	b.t.Helper()
+	points := b.record()
+	journals := 0
+	for n, p := range points {
+		if p.journal() {
+			journals++
 		}
-		if journals < 20 {
-			t.Errorf("only %d points concern the journal: the tracer looks at the wrong thing", journals)
+		if *only >= 0 && n != *only || *only < 0 && !b.sampled(n) && (*long || b.always == nil || !b.always(p)) {
+			continue
 		}
-		b.print("kill", len(points))
-	})
+		b.cell(fmt.Sprintf("killed at %d of %d, before %s", n, len(points), p), func(k int, _ point) verdict { return verdict{kill: k == n} })
+	}
+	if journals < 20 {
+		b.t.Errorf("only %d points concern the journal: the tracer looks at the wrong thing", journals)
+	}
+	b.print("kill", len(points))
 }
 
 // TestJournalFails lets the journal fail: once, and from a write on.

@@ -20,7 +20,7 @@ import (
 // systemd would after a boot, makes the slots and their records anew.
 func TestAtBoot(t *testing.T) {
 	o := newOperator(t).apply()
-	cfg, err := provision.Recorded(o.dir)
+	cfg, err := provision.Recorded(o.Dir)
 	if err != nil || cfg == nil {
 		t.Fatalf("the record: %v, %v", cfg, err)
 	}
@@ -38,19 +38,19 @@ func TestAtBoot(t *testing.T) {
 		t.Errorf("the unit has no %s in [%s]", name, section)
 		return ""
 	}
-	if value("Service", "Type") != "oneshot" || value("Service", "RemainAfterExit") != "yes" || value("Unit", "RequiresMountsFor") != o.dir || value("Install", "WantedBy") == "" {
+	if value("Service", "Type") != "oneshot" || value("Service", "RemainAfterExit") != "yes" || value("Unit", "RequiresMountsFor") != o.Dir || value("Install", "WantedBy") == "" {
 		t.Errorf("the unit says %s", text)
 	}
 	verified(t, text)
 
 	// After a boot the mounts are gone and the records tell of another boot.
-	s := harness.NewSite(t, o.caller())
+	s := harness.NewSite(t, o.Caller())
 	job := harness.Job{Code: "print(1)", Bare: true, Flags: degrade()}
 	for n := range cfg.Slots {
-		if err := unix.Unmount(o.slot(n), 0); err != nil {
+		if err := unix.Unmount(o.Slot(n), 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(outslot.RecordPath(o.slot(n)), []byte("boot of-yesterday dev 0:1\n"), 0o644); err != nil {
+		if err := os.WriteFile(outslot.RecordPath(o.Slot(n)), []byte("boot of-yesterday dev 0:1\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

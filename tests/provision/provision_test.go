@@ -1,16 +1,12 @@
 package provision
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,55 +23,21 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// operator is root with one directory to provision.
+// operator looks at what it provisioned, and wants this and that of it.
 type operator struct {
-	t         *testing.T
-	user, dir string
-	flags     []string
+	*harness.Operator
+	t *testing.T
 }
 
-// newOperator names an account that does not exist and a directory that does not
-// exist, and undoes whatever a failed test leaves.
 func newOperator(t *testing.T, flags ...string) *operator {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Fatal("provisioning makes accounts and mounts: this test runs as root, as make test does")
-	}
-	b := make([]byte, 4)
-	rand.Read(b)
-	home, err := os.MkdirTemp("", "nsbox-provision-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(home, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	o := &operator{t: t, user: "nsbox-t" + hex.EncodeToString(b), dir: home + "/out"}
-	o.flags = append([]string{"--user", o.user}, flags...)
-	t.Cleanup(func() {
-		if _, err := os.Lstat(o.dir); err == nil {
-			if out, err := o.command("--undo"); err != nil {
-				t.Errorf("what the test made is still there: %v\n%s", err, out)
-				return
-			}
-		}
-		if err := os.Remove(home); err != nil {
-			t.Error(err)
-		}
-	})
-	return o
-}
-
-func (o *operator) command(args ...string) (string, error) {
-	args = append([]string{"provision", "--dir", o.dir}, args...)
-	out, err := exec.Command(harness.Binary(o.t), args...).CombinedOutput()
-	return string(out), err
+	return &operator{harness.NewOperator(t, flags...), t}
 }
 
 // want runs nsbox provision and wants it to end well.
 func (o *operator) want(args ...string) string {
 	o.t.Helper()
-	out, err := o.command(args...)
+	out, err := o.Command(args...)
 	if err != nil {
 		o.t.Fatalf("nsbox provision %q: %v\n%s", args, err, out)
 	}
@@ -85,7 +47,7 @@ func (o *operator) want(args ...string) string {
 // refused wants a refusal with this reason.
 func (o *operator) refused(id reason.ID, args ...string) {
 	o.t.Helper()
-	out, err := o.command(args...)
+	out, err := o.Command(args...)
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != launcher.ExitRefused || !strings.Contains(out, "(reason "+string(id)+")") || !strings.Contains(out, "next: ") {
 		o.t.Errorf("nsbox provision %q: want %s, got %v\n%s", args, id, err, out)
@@ -94,27 +56,13 @@ func (o *operator) refused(id reason.ID, args ...string) {
 
 func (o *operator) apply() *operator {
 	o.t.Helper()
-	o.want(append([]string{"--apply"}, o.flags...)...)
+	o.Apply()
 	return o
 }
 
-// caller is the account that was made.
-func (o *operator) caller() harness.Caller {
-	o.t.Helper()
-	u, err := user.Lookup(o.user)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	uid, _ := strconv.Atoi(u.Uid)
-	gid, _ := strconv.Atoi(u.Gid)
-	return harness.Caller{Name: "launcher", UID: uid, GID: gid}
-}
-
-func (o *operator) slot(n int) string { return fmt.Sprintf("%s/%d", o.dir, n) }
-
 func (o *operator) look(n int) outslot.Seen {
 	o.t.Helper()
-	s, err := outslot.Look(o.slot(n))
+	s, err := outslot.Look(o.Slot(n))
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -132,7 +80,7 @@ func (o *operator) host() string {
 			o.t.Fatal(err)
 		}
 		for line := range strings.Lines(string(text)) {
-			if strings.Contains(line, o.user) {
+			if strings.Contains(line, o.User) {
 				fmt.Fprintf(&b, "%s: %s", f, line)
 			}
 		}
@@ -142,11 +90,11 @@ func (o *operator) host() string {
 		o.t.Fatal(err)
 	}
 	for _, m := range mounts {
-		if strings.HasPrefix(m.Path, o.dir) {
+		if strings.HasPrefix(m.Path, o.Dir) {
 			fmt.Fprintf(&b, "mount %s\n", m.Path)
 		}
 	}
-	filepath.Walk(o.dir, func(path string, st os.FileInfo, err error) error {
+	filepath.Walk(o.Dir, func(path string, st os.FileInfo, err error) error {
 		if err == nil {
 			fmt.Fprintf(&b, "%v %s\n", st.Mode(), path)
 		}
@@ -191,11 +139,11 @@ func wantProvisioned(t *testing.T, r *harness.Run) {
 func TestFromNothingAndBack(t *testing.T) {
 	o := newOperator(t)
 	before := o.host()
-	script := o.want(o.flags...)
+	script := o.want(o.Flags...)
 	if o.host() != before || !strings.Contains(script, "useradd ") || !strings.Contains(script, "mount -t tmpfs -o size=8388608,nr_inodes=64,") {
 		t.Fatalf("a plain run changed something or does not tell what it would do:\n%s", script)
 	}
-	o.refused(reason.ProvisionIncomplete, append([]string{"--check"}, o.flags...)...)
+	o.refused(reason.ProvisionIncomplete, append([]string{"--check"}, o.Flags...)...)
 	if out := o.apply().want("--apply"); strings.Contains(out, " made ") || o.host() == before {
 		t.Errorf("again: %s", out)
 	}
@@ -214,7 +162,7 @@ func TestFromNothingAndBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := harness.NewSite(t, o.caller())
+	s := harness.NewSite(t, o.Caller())
 	data, program := s.Copy(filepath.Join(root, "demo", "txhousing.csv")), s.Copy(filepath.Join(root, "demo", "summarise.py"))
 	for range 3 { // the slot of the first is the slot of the next
 		folder := s.Folder()
@@ -233,7 +181,7 @@ func TestFromNothingAndBack(t *testing.T) {
 		t.Errorf("%+v, left %q", run.Result.Workload, o.look(0).Left())
 	}
 
-	if r := s.Raw("doctor", "--json", "--state-dir", s.State); !strings.Contains(string(r.Stdout), o.slot(1)+" (tmpfs, rw,nosuid,nodev,noexec") {
+	if r := s.Raw("doctor", "--json", "--state-dir", s.State); !strings.Contains(string(r.Stdout), o.Slot(1)+" (tmpfs, rw,nosuid,nodev,noexec") {
 		t.Errorf("doctor does not name the slots: %s", r.Stderr)
 	}
 	o.want("--undo")
@@ -246,25 +194,25 @@ func TestFromNothingAndBack(t *testing.T) {
 func TestOnlyWhatItMade(t *testing.T) {
 	o := newOperator(t)
 	mkdir := func() {
-		if err := os.Mkdir(o.dir, 0o755); err != nil {
+		if err := os.Mkdir(o.Dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	mkdir()
-	if err := os.WriteFile(o.dir+"/theirs", []byte("x"), 0o600); err != nil {
+	if err := os.WriteFile(o.Dir+"/theirs", []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o.refused(reason.ProvisionForeign, append([]string{"--apply"}, o.flags...)...)
+	o.refused(reason.ProvisionForeign, append([]string{"--apply"}, o.Flags...)...)
 	o.refused(reason.ProvisionForeign, "--undo")
-	if _, err := os.Stat(o.dir + "/theirs"); err != nil {
+	if _, err := os.Stat(o.Dir + "/theirs"); err != nil {
 		t.Error(err)
 	}
 	// A record that somebody else could have written is none.
-	if err := errors.Join(os.WriteFile(o.dir+"/provision.json", []byte("{}"), 0o666), os.Chmod(o.dir+"/provision.json", 0o666)); err != nil {
+	if err := errors.Join(os.WriteFile(o.Dir+"/provision.json", []byte("{}"), 0o666), os.Chmod(o.Dir+"/provision.json", 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	o.refused(reason.ProvisionForeign, "--undo")
-	if err := os.RemoveAll(o.dir); err != nil {
+	if err := os.RemoveAll(o.Dir); err != nil {
 		t.Fatal(err)
 	}
 	// An account that others made: root's is one that every host has. Its name is
@@ -275,20 +223,20 @@ func TestOnlyWhatItMade(t *testing.T) {
 		if now, _ := os.ReadFile("/etc/passwd"); string(now) != string(account) {
 			t.Fatalf("--user %s changed /etc/passwd", name)
 		}
-		if _, err := os.Lstat(o.dir); err == nil {
+		if _, err := os.Lstat(o.Dir); err == nil {
 			o.want("--undo") // the directory, which came first
 		}
 	}
-	o.refused(reason.ProvisionInvalid, "--apply", "--user", o.user, "--slots", "65")
-	if out, err := exec.Command(harness.Binary(t), "provision", "--dir", o.dir+"/../x y", "--apply").CombinedOutput(); err == nil {
+	o.refused(reason.ProvisionInvalid, "--apply", "--user", o.User, "--slots", "65")
+	if out, err := exec.Command(harness.Binary(t), "provision", "--dir", o.Dir+"/../x y", "--apply").CombinedOutput(); err == nil {
 		t.Errorf("a directory with a blank: %s", out)
 	}
 	// Only root may; everybody may look.
 	s := harness.NewSite(t, harness.Callers(t)[1])
-	if r := s.Raw("provision", "--apply", "--dir", o.dir); r.Status != launcher.ExitRefused || !strings.Contains(string(r.Stderr), string(reason.ProvisionNotRoot)) {
+	if r := s.Raw("provision", "--apply", "--dir", o.Dir); r.Status != launcher.ExitRefused || !strings.Contains(string(r.Stderr), string(reason.ProvisionNotRoot)) {
 		t.Errorf("as a plain user: %d %s", r.Status, r.Stderr)
 	}
-	if r := s.Raw("provision", "--dir", o.dir, "--user", o.user); r.Status != 0 {
+	if r := s.Raw("provision", "--dir", o.Dir, "--user", o.User); r.Status != 0 {
 		t.Errorf("as a plain user: %d %s", r.Status, r.Stderr)
 	}
 }
@@ -297,7 +245,7 @@ func TestOnlyWhatItMade(t *testing.T) {
 // and a slot that differs is never used, whatever else is allowed.
 func TestASlotThatIsNotAsAsked(t *testing.T) {
 	o := newOperator(t, "--slots", "1").apply()
-	s := harness.NewSite(t, o.caller())
+	s := harness.NewSite(t, o.Caller())
 	job := func(flags ...string) harness.Job {
 		return harness.Job{Code: "print(1)", Bare: true, Flags: append(degrade(), flags...)}
 	}
@@ -315,7 +263,7 @@ func TestASlotThatIsNotAsAsked(t *testing.T) {
 	}
 	remount := func(flags uintptr, data string) {
 		t.Helper()
-		if err := unix.Mount("nsbox-out", o.slot(0), "", unix.MS_REMOUNT|flags, data); err != nil {
+		if err := unix.Mount("nsbox-out", o.Slot(0), "", unix.MS_REMOUNT|flags, data); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -331,7 +279,7 @@ func TestASlotThatIsNotAsAsked(t *testing.T) {
 	remount(closed, "")
 	wantProvisioned(t, s.Run(job()).WantOK()) // control: all is as before
 
-	record := outslot.RecordPath(o.slot(0))
+	record := outslot.RecordPath(o.Slot(0))
 	text, err := os.ReadFile(record)
 	if err != nil {
 		t.Fatal(err)
@@ -367,7 +315,7 @@ func TestASlotThatIsNotAsAsked(t *testing.T) {
 	if r := with(held).WantOK(); !strings.HasPrefix(row(t, r, "mount /out").Shown, "tmpfs rw,") {
 		t.Errorf("held: %+v", row(t, r, "mount /out"))
 	}
-	if err := unix.Unmount(o.slot(0), 0); err != nil {
+	if err := unix.Unmount(o.Slot(0), 0); err != nil {
 		t.Fatal(err)
 	}
 	if r := with(must, "--allow-degraded", "out_storage"); r.Status != launcher.ExitRefused || r.Result.Reason.ID != reason.OutNotProvisioned {
@@ -384,7 +332,7 @@ func TestASlotThatIsNotAsAsked(t *testing.T) {
 func TestAKilledLaunchersContentIsKept(t *testing.T) {
 	o := newOperator(t, "--policy", inodes(t, 3000))
 	o.apply()
-	s := harness.NewSite(t, o.caller())
+	s := harness.NewSite(t, o.Caller())
 	policy := s.Policy(harness.Set("out_inodes", 3000))
 	target := s.File("target/kept", "canary")
 	before := harness.Fingerprint(t, target)
@@ -410,7 +358,7 @@ func TestAKilledLaunchersContentIsKept(t *testing.T) {
 		t.Errorf("no slot is free: %d, %+v", r.Status, r.Result.Reason)
 	}
 	o.refused(reason.ProvisionInUse, "--undo")
-	if r := s.Raw("reconcile", "--dry-run", "--state-dir", s.State); r.Status != 0 || strings.Count(string(r.Stdout), "remove what is in "+o.dir) != 2 || o.look(0).Left() == "" {
+	if r := s.Raw("reconcile", "--dry-run", "--state-dir", s.State); r.Status != 0 || strings.Count(string(r.Stdout), "remove what is in "+o.Dir) != 2 || o.look(0).Left() == "" {
 		t.Errorf("dry run: %d\n%s%s", r.Status, r.Stdout, r.Stderr)
 	}
 	if r := s.Raw("reconcile", "--state-dir", s.State); r.Status != 0 {
@@ -434,7 +382,7 @@ func TestAKilledWipe(t *testing.T) {
 	const many = 20000
 	o := newOperator(t, "--slots", "1", "--policy", inodes(t, many))
 	o.apply()
-	s := harness.NewSite(t, o.caller())
+	s := harness.NewSite(t, o.Caller())
 	policy := s.Policy(harness.Set("out_inodes", many))
 	fill := func(what string) *harness.Live {
 		live := s.Start(harness.Job{Code: hostile(t), Args: []string{"100", what}, PolicyArg: policy, Bare: true, Flags: degrade()})
