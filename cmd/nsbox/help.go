@@ -213,5 +213,9 @@ func limitLines() string {
 	for _, l := range policy.LimitNames() {
 		fmt.Fprintf(&b, "  %-15s %-20s %s\n", l.Name, l.Example, l.Value)
 	}
+	b.WriteString("  of all connections together, where the policy lists destinations; network.time\n  and network.dial_time are each connection's:\n")
+	for _, l := range policy.ConnectionLimitNames() {
+		fmt.Fprintf(&b, "  %-36s %s\n", l.Example, l.Value)
+	}
 	return b.String()
 }

@@ -212,21 +212,3 @@ func (d *decoder) address(where string, a netip.Addr, private bool) {
 		d.tell(reason.PolicyUnenforceable, where, a.String()+" is "+word+", and nothing says that this is meant", "add a rule with allow_private to network.destination_rules")
 	}
 }
-
-// connections holds each bound to what can be counted and waited for.
-func (d *decoder) connections(c *Connections) {
-	if c == nil {
-		return
-	}
-	for _, b := range []struct {
-		key       string
-		have, max int
-	}{
-		{"at_once", c.AtOnce, 256}, {"in_total", c.InTotal, 1 << 20}, {"bytes_out", c.BytesOut, 1 << 44}, {"bytes_in", c.BytesIn, 1 << 44},
-		{"seconds", c.Seconds, 86400}, {"dial_seconds", c.DialSeconds, 120},
-	} {
-		if key := "network.connections." + b.key; d.sound("network.connections", key) && (b.have < 1 || b.have > b.max) {
-			d.tell(reason.PolicyInvalid, key, strconv.Itoa(b.have)+" is out of range", "write a number from 1 to "+strconv.Itoa(b.max))
-		}
-	}
-}

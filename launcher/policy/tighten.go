@@ -30,23 +30,38 @@ func LimitNames() []LimitName {
 // "name=value[,name=value]"; K, M and G count 1024, 1024² and 1024³ bytes. A
 // value equal to the policy's is accepted, a larger one is an error: --limit
 // may only take away. Lowering wall takes the same time off the attempt's
-// deadline unless deadline is given too. The error lists every fault.
+// deadline unless deadline is given too. Names that begin with network. lower what
+// the policy allows its connections. The error lists every fault.
 func (p *Policy) Tighten(spec []string) (*Policy, error) {
 	var faults Faults
 	tight := *p
 	entries := tight.Resources.all()
 	var given [resourceCount]bool
+	connections := map[string]bool{} // given too
 	var lowered [resourceCount]int64 // how much the limit went down
 	for _, list := range spec {
 		for entry := range strings.SplitSeq(list, ",") {
-			i, n, fault := readLimit(entry)
-			if fault == nil && given[i] {
-				fault = &Fault{ID: reason.LimitSyntax, What: "is given twice", Next: "give it once"}
-			}
-			if fault == nil {
+			name, value, fault := splitLimit(entry)
+			switch {
+			case fault != nil:
+			case strings.HasPrefix(name, "network."):
+				fault = tight.tightenConnection(name, value)
+				if fault == nil && connections[name] {
+					fault = twice()
+				}
+				connections[name] = true
+			default:
+				var i int
+				var n int64
+				if i, n, fault = readLimit(name, value); fault != nil {
+					break
+				}
+				if given[i] {
+					fault = twice()
+					break
+				}
 				given[i] = true
-				row := &resourceRows[i]
-				lowered[i], fault = row.lower(entries[i], n)
+				lowered[i], fault = resourceRows[i].lower(entries[i], n)
 			}
 			if fault != nil {
 				fault.Path = "--limit " + shownEntry(entry)
@@ -71,12 +86,20 @@ func (p *Policy) Tighten(spec []string) (*Policy, error) {
 	return &tight, nil
 }
 
-// readLimit reads one name=value. The index is that of the row.
-func readLimit(entry string) (int, int64, *Fault) {
+func twice() *Fault {
+	return &Fault{ID: reason.LimitSyntax, What: "is given twice", Next: "give it once"}
+}
+
+func splitLimit(entry string) (name, value string, fault *Fault) {
 	name, value, ok := strings.Cut(entry, "=")
 	if !ok || name == "" || value == "" {
-		return 0, 0, &Fault{ID: reason.LimitSyntax, What: "is not name=value", Next: "write for example wall=5s,memory=128M"}
+		return "", "", &Fault{ID: reason.LimitSyntax, What: "is not name=value", Next: "write for example wall=5s,memory=128M"}
 	}
+	return name, value, nil
+}
+
+// readLimit reads one value. The index is that of the row.
+func readLimit(name, value string) (int, int64, *Fault) {
 	var names []string
 	for i := range resourceRows {
 		row := &resourceRows[i]
@@ -88,24 +111,40 @@ func readLimit(entry string) (int, int64, *Fault) {
 		}
 		n, err := row.read(value)
 		if err != nil {
-			return 0, 0, &Fault{ID: reason.LimitSyntax, What: err.Error(), Next: "write " + row.want() + ", for example " + row.limit + "=" + row.example}
+			return 0, 0, row.unreadable(err)
 		}
 		return i, n, nil
 	}
-	return 0, 0, &Fault{ID: reason.LimitUnknown, What: strconv.QuoteToASCII(name) + " is no limit", Next: didYouMean(name, names)}
+	return 0, 0, unknownLimit(name, names)
+}
+
+func (row *resourceRow) unreadable(err error) *Fault {
+	return &Fault{ID: reason.LimitSyntax, What: err.Error(), Next: "write " + row.want() + ", for example " + row.limit + "=" + row.example}
+}
+
+func unknownLimit(name string, names []string) *Fault {
+	return &Fault{ID: reason.LimitUnknown, What: strconv.QuoteToASCII(name) + " is no limit", Next: didYouMean(name, names)}
 }
 
 // lower sets the entry to n and returns by how much that is less than before.
 func (row *resourceRow) lower(r *resource, n int64) (int64, *Fault) {
 	before, _ := row.base(r)
-	if n > before {
-		return 0, &Fault{ID: reason.LimitLoosens, What: row.show(n) + " is more than the policy's " + row.show(before), Next: "ask for at most " + row.show(before) + ", or change the policy"}
-	}
-	if bad := row.outside(n); bad != "" {
-		return 0, &Fault{ID: reason.LimitRange, What: row.show(n) + " " + bad, Next: "ask for " + row.show(row.min) + " or more"}
+	if fault := row.mayBe(n, before); fault != nil {
+		return 0, fault
 	}
 	row.put(r, n)
 	return before - n, nil
+}
+
+// mayBe says why n must not take the place of before.
+func (row *resourceRow) mayBe(n, before int64) *Fault {
+	if n > before {
+		return &Fault{ID: reason.LimitLoosens, What: row.show(n) + " is more than the policy's " + row.show(before), Next: "ask for at most " + row.show(before) + ", or change the policy"}
+	}
+	if bad := row.outside(n); bad != "" {
+		return &Fault{ID: reason.LimitRange, What: row.show(n) + " " + bad, Next: "ask for " + row.show(row.min) + " or more"}
+	}
+	return nil
 }
 
 // rowOf returns the index of a key that the program itself names.

@@ -204,3 +204,63 @@ func jsonNumber(n int64) string {
 	out, _ := json.Marshal(n)
 	return string(out)
 }
+
+// The bounds of connections go down by the same rules, where there is something to
+// connect to; the receiver keeps its own.
+func TestTightenConnections(t *testing.T) {
+	with := func(t *testing.T) *Policy {
+		p, err := Decode("p", withDestinations(t, []any{"a.example:443"}, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := with(t)
+	before := p.ConnectionLimits()
+	tight, err := p.Tighten([]string{"network.connections=3,network.at_once=2,wall=5s", "network.bytes_out=1K,network.bytes_in=2M,network.time=90s,network.dial_time=1s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tight.ConnectionLimits(); got != (Connections{2, 3, 1 << 10, 2 << 20, 90, 1}) || tight.Limits().Wall != 5*time.Second {
+		t.Errorf("got %+v", got)
+	}
+	redecode(t, tight)
+	if again, err := tight.Tighten([]string{"network.connections=2"}); err != nil || again.ConnectionLimits().InTotal != 2 || tight.ConnectionLimits().InTotal != 3 || p.ConnectionLimits() != before {
+		t.Errorf("a further time: %v; the receivers have %+v and %+v", err, tight.ConnectionLimits(), p.ConnectionLimits())
+	}
+	for _, n := range ConnectionLimitNames() {
+		if _, err := p.Tighten([]string{n.Example}); err != nil {
+			t.Errorf("the example %s is refused: %v", n.Example, err)
+		}
+		_, err := decodeManifest(t).Tighten([]string{n.Example})
+		if f := faultsOf(t, err); len(f) != 1 || f[0].ID != reason.LimitUnknown || !strings.Contains(f[0].What, "no destination") {
+			t.Errorf("%s without a destination: %+v", n.Example, f)
+		}
+	}
+	for spec, want := range map[string]struct {
+		id   reason.ID
+		what string
+	}{
+		"network.connections=1025":                    {reason.LimitLoosens, "1024 connections"},
+		"network.bytes_in=2G":                         {reason.LimitLoosens, "1 GiB"},
+		"network.time=601s":                           {reason.LimitLoosens, "10m0s"},
+		"network.at_once=0":                           {reason.LimitRange, "below"},
+		"network.time=1500ms":                         {reason.LimitRange, "multiple"},
+		"network.dial_time=5":                         {reason.LimitSyntax, "no duration"},
+		"network.connections=many":                    {reason.LimitSyntax, "whole number"},
+		"network.connections=":                        {reason.LimitSyntax, "name=value"},
+		"network.connection=5":                        {reason.LimitUnknown, "no limit"},
+		"network.connections=5,network.connections=4": {reason.LimitSyntax, "twice"},
+		"network.connections.in_total=5":              {reason.LimitUnknown, "no limit"},
+		"network.bytes_out=18446744073709551617":      {reason.LimitSyntax, "whole number"},
+	} {
+		tight, err := with(t).Tighten([]string{spec})
+		if err == nil || tight != nil {
+			t.Errorf("%s: accepted", spec)
+			continue
+		}
+		if f := faultsOf(t, err); len(f) != 1 || f[0].ID != want.id || !strings.Contains(f[0].What, want.what) || f[0].Next == "" {
+			t.Errorf("%s: got %+v; want %s with %q", spec, f, want.id, want.what)
+		}
+	}
+}
