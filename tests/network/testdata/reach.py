@@ -76,7 +76,7 @@ KINDS = {
     "icmp": lambda t: ping(t, socket.SOCK_DGRAM),
     "raw": lambda t: ping(t, socket.SOCK_RAW),
     "resolve": lambda t: socket.getaddrinfo(t, 80)[0][4][0],
-    "family": lambda t: socket.socket(int(t), socket.SOCK_DGRAM if int(t) not in (16, 17) else socket.SOCK_RAW).close(),
+    "family": lambda t: socket.socket(int(t), socket.SOCK_STREAM if int(t) == 40 else socket.SOCK_RAW).close(),  # AF_VSOCK, AF_NETLINK, AF_PACKET
 }
 
 for argument in sys.argv[1:]:
