@@ -79,10 +79,10 @@ artifact_export.validator | launcher/export.go | TestA5b | A5b
 artifact_export.source_storage_lifetime | launcher/restrictions.go | TestOut | S14
 artifact_export.immutable_copy | launcher/deliver.go | TestLyingExporter | S11
 artifact_export.delivery | launcher/deliver.go | TestDeliverNeverOverwrites | S1
-lifecycle.events | launcher/journal | TestOrder | A4-L
-lifecycle.concurrency | launcher/slots.go | TestSecondStartIsRefused | A4-L S7
+lifecycle.events | launcher/journal | TestEventsOfTheEnd | A4-L
+lifecycle.concurrency | launcher/slots.go | TestAsManyAsThePolicySays | A4-L S7
 lifecycle.auto_rerun_after_ambiguity | launcher/recover.go | TestLiveLookingCgroupRefuses | A4-L
-lifecycle.cleanup_retries | launcher/finalize.go | TestEveryKeyOfThePolicyShowsInThePlan |
+lifecycle.cleanup_retries | launcher/finalize.go | TestBudgetOfCleanup |
 lifecycle.unknown_state | launcher/recover.go | TestKillMatrix | A4-L
 lifecycle.policy_update_authority | launcher/policy/load.go | TestLoadForeignOwner | S9
 lifecycle.result_authority | launcher/export.go | TestLyingExporter | S9 S11
