@@ -16,7 +16,7 @@ LDFLAGS := -s -w -linkmode external -extldflags "-static" -X main.version=$(VERS
 STATIC  := -tags $(TAGS) -ldflags '-linkmode external -extldflags "-static"'
 
 # The packages whose tests write documents and golden files.
-GENERATED := ./tests/conformance ./launcher ./launcher/reason ./cmd/nsbox $(shell grep -rl '"update"' --include='*_test.go' nsexec seccompgen 2>/dev/null | xargs -r -n 1 dirname | sort -u | sed 's|^|./|')
+GENERATED := ./tests/conformance ./launcher ./launcher/reason ./cmd/nsbox $(shell grep -rl '"update"' --include='*_test.go' nsexec seccompgen launcher/unpack 2>/dev/null | xargs -r -n 1 dirname | sort -u | sed 's|^|./|')
 
 .PHONY: all build demo test test-vm test-go golden fuzz bench lint docs clean setup setup-demo setup-test stage platform
 

@@ -26,6 +26,7 @@ import (
 	"nsbox/launcher/policy"
 	"nsbox/launcher/rootfs"
 	"nsbox/nsexec"
+	"nsbox/tests/harness"
 )
 
 const program = "/usr/bin/true"
@@ -58,7 +59,8 @@ func run(n int, bin string) error {
 		name string
 		argv []string
 	}{
-		{"nsbox", b.nsbox()},
+		{"nsbox", b.nsbox(b.policy)},
+		{"nsbox from an image", b.nsbox(b.imagePolicy)},
 		{"bwrap", b.bwrap},
 		{"nsbox version", []string{bin, "version"}},
 		{"bare program", []string{program}},
@@ -81,6 +83,9 @@ func run(n int, bin string) error {
 			}
 		}
 	}
+	if trees, _ := filepath.Glob(b.dir + "/state/store/entries/*/root"); len(trees) != 1 {
+		return fmt.Errorf("the image was not used: the store holds %q", trees)
+	}
 	b.print(n, times)
 	return nil
 }
@@ -88,6 +93,7 @@ func run(n int, bin string) error {
 type bench struct {
 	dir, bin, result string
 	policy           string
+	imagePolicy      string // the same program and files, from an image of one layer
 	bwrap            []string
 	filter           string // for bubblewrap, as descriptor 3
 	phases           map[string][]float64
@@ -102,6 +108,7 @@ func (b *bench) prepare() error {
 	if err := os.WriteFile(b.policy, []byte(text), 0o600); err != nil {
 		return err
 	}
+	b.imagePolicy = b.dir + "/image-policy.json"
 	filter := b.dir + "/filter.bpf"
 	if out, err := exec.Command(b.bin, "policy", "seccomp", "--bpf", filter).CombinedOutput(); err != nil {
 		return fmt.Errorf("nsbox policy seccomp: %v: %s", err, out)
@@ -112,6 +119,9 @@ func (b *bench) prepare() error {
 	}
 	nodes, err := rootfs.Layout(closure, rootfs.Options{ScratchBytes: 64 << 20, ScratchInodes: 256, OutBytes: 8 << 20, OutInodes: 64, WorkloadUID: 10001, WorkloadGID: 10001, ExporterUID: 20002})
 	if err != nil {
+		return err
+	}
+	if err := b.image(text, nodes); err != nil {
 		return err
 	}
 	args := []string{"bwrap", "--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup",
@@ -147,8 +157,39 @@ func (b *bench) prepare() error {
 	return nil
 }
 
-func (b *bench) nsbox() []string {
-	return []string{b.bin, "exec", "--quiet", "--state-dir", b.dir + "/state", "--policy", b.policy, "--allow-degraded", strings.Join(policy.Dimensions(), ","), "--result", b.result, "--", program}
+// image makes an image of the host files that the box is given, and the policy
+// that takes them from there. The first start unpacks it.
+func (b *bench) image(text string, nodes []nsexec.Node) error {
+	root := b.dir + "/root"
+	for _, node := range nodes {
+		at := root + node.Path
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			return err
+		}
+		var err error
+		switch node.Kind {
+		case nsexec.Symlink:
+			err = os.Symlink(node.Source, at)
+		case nsexec.BindFile:
+			var data []byte
+			if data, err = os.ReadFile(node.Source); err == nil {
+				err = os.WriteFile(at, data, 0o755)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	digest, err := harness.Image(root, b.dir+"/image")
+	if err != nil {
+		return err
+	}
+	from := fmt.Sprintf(`"rootfs": {"oci": {"layout": %q, "digest": %q}}, "policy_id"`, b.dir+"/image", digest)
+	return os.WriteFile(b.imagePolicy, []byte(strings.Replace(text, `"policy_id"`, from, 1)), 0o600)
+}
+
+func (b *bench) nsbox(policyFile string) []string {
+	return []string{b.bin, "exec", "--quiet", "--state-dir", b.dir + "/state", "--policy", policyFile, "--allow-degraded", strings.Join(policy.Dimensions(), ","), "--result", b.result, "--", program}
 }
 
 func (b *bench) once(argv []string) (ms float64, err error) {
@@ -195,6 +236,8 @@ func (b *bench) print(n int, times map[string][]float64) {
 	fmt.Printf("%d rounds, interleaved; ratios to bubblewrap with an equivalent box and filter (median %.2f ms)\n\n", n, bw)
 	line := func(name string, ms float64) { fmt.Printf("  %-34s %8.2f ms   × %.2f\n", name, ms, ms/bw) }
 	line("whole: nsbox exec", median(times["nsbox"]))
+	image := median(times["nsbox from an image"])
+	fmt.Printf("  %-34s %8.2f ms   × %.2f of the line above, want at most 1.15\n", "whole: root from an image", image, image/median(times["nsbox"]))
 	line("box only", median(b.phases["box only"]))
 	line("launcher start (nsbox version)", median(times["nsbox version"]))
 	line("the program without any box", median(times["bare program"]))

@@ -84,7 +84,7 @@ func (s *Site) Raw(args ...string) *Run {
 // StartRaw starts nsbox with exactly these arguments. Wait must follow.
 func (s *Site) StartRaw(args ...string) *Live {
 	s.t.Helper()
-	return s.command(Job{}, args).start(s.t)
+	return s.command(Job{Within: 3 * defaultWithin}, args).start(s.t) // unpacking a whole distribution takes its time
 }
 
 // OnHost runs the job's script with the same interpreter, caller, descriptors

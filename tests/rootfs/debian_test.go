@@ -122,4 +122,5 @@ func TestDemoFromAnImage(t *testing.T) {
 	if got := string(s.Run(job).WantOK().Stdout); !strings.Contains(got, "pip 2") || strings.Contains(got, "home") {
 		t.Errorf("the whole root: %s", got)
 	}
+	preparedFor(t, s, "oci:"+out+"/image@"+digest, object{"oci": object{"layout": out + "/image", "digest": digest}})
 }

@@ -101,6 +101,44 @@ for attempt in (lambda: open(mocktool.__file__, "a"), lambda: open(mocktool.__fi
 	})
 }
 
+// preparedFor shows that the pip of a whole root installs for that root's own
+// Python, and that the box finds there what was installed.
+func preparedFor(t *testing.T, s *harness.Site, flag string, root object) {
+	t.Helper()
+	dir := s.Folder()
+	lock := s.File("lock.txt", wheel(t, dir, "mocktool", "1.0", nil))
+	r := s.Raw("prep", "--state-dir", s.State, "--lock", lock, "--wheels", dir, "--name", "tools", "--rootfs", flag, "--json")
+	var made launcher.Prepared
+	if err := json.Unmarshal(r.Stdout, &made); r.Status != 0 || err != nil {
+		t.Fatalf("status %d, %v\n%s", r.Status, err, r.Stderr)
+	}
+	const code = "import mocktool, os; print(mocktool.answer(), mocktool.__file__, os.path.exists('/usr/lib/python3/dist-packages/pandas'))"
+	job := harness.Job{Policy: []harness.Change{rootfs(root)}, Code: code}
+	if r := s.Run(job); r.Status == 0 || !bytes.Contains(r.Stderr, []byte("No module named 'mocktool'")) {
+		t.Errorf("control: without the packages the run ended with %d\n%s", r.Status, r.Stderr)
+	}
+	root["prepared"] = object{"name": "tools", "digest": made.Digest}
+	if got := string(s.Run(job).WantOK().Stdout); !strings.HasPrefix(got, "42 /usr/") || !strings.HasSuffix(got, " True\n") {
+		t.Errorf("the module in the box: %q", got)
+	}
+}
+
+// TestPrepForADirectory is preparedFor a pinned directory; the image's is with
+// TestDemoFromAnImage. A root that is not what it was pinned as installs nothing.
+func TestPrepForADirectory(t *testing.T) {
+	root := debianRoot(t)
+	s := harness.NewSite(t, harness.Callers(t)[0])
+	digest := digestOf(t, s, root)
+	preparedFor(t, s, "directory:"+root+"@"+digest, object{"directory": object{"path": root, "digest": digest}})
+	dir := s.Folder()
+	lock := s.File("other.txt", wheel(t, dir, "mocktool", "1.0", nil))
+	wrong := "directory:" + root + "@sha256:" + strings.Repeat("0", 64)
+	r := s.Raw("prep", "--state-dir", s.State, "--lock", lock, "--wheels", dir, "--name", "wrong", "--rootfs", wrong)
+	if list := s.Raw("store", "list", "--state-dir", s.State); r.Status == 0 || bytes.Contains(list.Stdout, []byte("wrong")) {
+		t.Errorf("a root of another digest: status %d\n%s%s", r.Status, r.Stderr, list.Stdout)
+	}
+}
+
 // TestPrepRefuses: each is refused, nothing is installed, and what was brought is kept aside.
 func TestPrepRefuses(t *testing.T) {
 	s := harness.NewSite(t, harness.Callers(t)[0])
