@@ -170,6 +170,12 @@ func (in *inspection) childReport() {
 	}
 	in.row("capabilities-inside", "[0 0 0]", fmt.Sprint(r.Caps), where, cr)
 	in.row("session", "2", strconv.Itoa(r.Session), where, cr)
+	in.row("personality", "0", strconv.FormatInt(r.Personality, 10), where, cr)
+	how, ordinary := r.Ordinary()
+	if ordinary {
+		how = ordinaryScheduling
+	}
+	in.row("scheduling", ordinaryScheduling, how, where, cr)
 	in.row("hostname", in.spec.Hostname, r.Hostname, where, cr)
 	in.row("domainname", nsexec.NoDomain, r.Domainname, where, cr)
 	if hasProc(in.spec) {
@@ -186,6 +192,8 @@ func (in *inspection) childReport() {
 	in.row("set-up-death-signal", signalNumber, strconv.FormatInt(r.DeathSignal, 10), "the set-up's own prctl before its fork", cr)
 	in.row("set-up-descriptors", "EBADF", answer(r.OldNumber), "the set-up's own F_GETFD of a number that the launcher had open", cr)
 }
+
+const ordinaryScheduling = "not in real time, nice 0 or more"
 
 // signalNumber is SIGKILL's, which nothing can ignore.
 const signalNumber = "9"

@@ -143,7 +143,7 @@ func wantedMounts(s *nsexec.Spec, maskable map[string]bool) map[string]wantedMou
 		case nsexec.Tmpfs:
 			out[n.Path] = wantedTmpfs(n)
 		case nsexec.Devpts:
-			out[n.Path] = wantedMount{fstype: "devpts", flags: []string{"rw", "nosuid", "noexec"}, super: []string{"mode=600", "ptmxmode=666"}}
+			out[n.Path] = wantedMount{fstype: "devpts", flags: []string{"rw", "nosuid", "noexec"}, super: []string{"mode=600", "ptmxmode=666", "max=" + nsexec.Terminals}}
 		case nsexec.Part:
 			for _, whole := range s.Root {
 				if whole.Path == n.Source {

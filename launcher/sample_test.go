@@ -12,13 +12,13 @@ import (
 )
 
 // stat is a line of /proc/PID/stat with the fields the sampler reads: 14 to 17
-// are 11, 22, 33, 44, field 22 is 5555 and field 24 is 66.
+// are 11, 22, 33, 44, field 20 is 1, field 22 is 5555 and field 24 is 66.
 func statLine(comm string) string {
 	return "702 (" + comm + ") S 701 702 702 0 -1 4194560 100 0 0 0 11 22 33 44 20 0 1 0 5555 12345678 66 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0\n"
 }
 
 func TestParseStat(t *testing.T) {
-	want := procStat{own: 33, children: 77, start: 5555, rss: 66 * int64(os.Getpagesize())}
+	want := procStat{own: 33, children: 77, threads: 1, start: 5555, rss: 66 * int64(os.Getpagesize())}
 	for _, comm := range []string{"python3", "", "a b", "(", ")", "a) S 1 1 1", ") R 0 0 0 0 0 0 0 0 0 0 999 999", "x\ny", "a)\n(b", "\xff\xfe", "((((((((((((((("} {
 		if got, ok := parseStat([]byte(statLine(comm))); !ok || got != want {
 			t.Errorf("%q: %+v, %v", comm, got, ok)
@@ -140,21 +140,38 @@ func TestSampleCountsAMissedProcessOnce(t *testing.T) {
 	}
 }
 
+// The shell has one thread; asked for several, its directory of threads is read.
 func TestChildrenOf(t *testing.T) {
 	c := tree(t, "/bin/sleep 60 & /bin/sleep 60 & wait")
-	for end := time.Now().Add(soon); len(childrenOf(c.Process.Pid)) != 2; {
-		if time.Now().After(end) {
-			t.Fatalf("children %v", childrenOf(c.Process.Pid))
+	for _, threads := range []int64{1, 2} {
+		for end := time.Now().Add(soon); len(childrenOf(c.Process.Pid, threads)) != 2; {
+			if time.Now().After(end) {
+				t.Fatalf("children %v", childrenOf(c.Process.Pid, threads))
+			}
+			time.Sleep(5 * time.Millisecond)
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	for _, pid := range childrenOf(c.Process.Pid) {
-		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil {
-			t.Error(err)
+		for _, pid := range childrenOf(c.Process.Pid, threads) {
+			if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := childrenOf(1<<30, threads); got != nil {
+			t.Errorf("children of nobody: %v", got)
 		}
 	}
-	if got := childrenOf(1 << 30); got != nil {
-		t.Errorf("children of nobody: %v", got)
+}
+
+// What is read of a file does not depend on how much a read returns.
+func TestReadProc(t *testing.T) {
+	for _, path := range []string{"/proc/self/limits", "/proc/filesystems", "/proc/self/cmdline"} {
+		want, err := os.ReadFile(path)
+		must(t, err)
+		if got, err := readProc(path); err != nil || string(got) != string(want) {
+			t.Errorf("%s: %d bytes, want %d: %v", path, len(got), len(want), err)
+		}
+	}
+	if _, err := readProc("/proc/self/none"); err == nil {
+		t.Error("a file that is not there was read")
 	}
 }
 

@@ -81,6 +81,9 @@ func (r *run) decide(ctx context.Context, id string) error {
 // returns a box that waits for "go" and shows what the plan asked for.
 func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	t := time.Now()
+	if err := killable(ownOOMScore); err != nil {
+		return nil, err
+	}
 	deadline := r.start.Add(r.waited + r.plan.Limits.Attempt.ProvisionBoot)
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()

@@ -140,6 +140,7 @@ func (c *compiler) entry() {
 	if len(c.spec.Root) > 1 {
 		c.add("umask-open", "the caller's umask must not hide the root's directories from the workload", unix.SYS_UMASK, imm(0))
 	}
+	c.add("plain-personality", "the caller's may switch off address randomization", unix.SYS_PERSONALITY, imm(0))
 	null := c.word("null")
 	c.add("open-null", "descriptors 0 to 2 must be taken before anything else is opened", unix.SYS_OPENAT, neg(atFDCWD), str("/dev/null"), imm(unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY)).into(null)
 	for n := 0; n <= 2; n++ {

@@ -26,7 +26,7 @@ func survivesSpawn() map[string]string {
 		nobody   = "nobody reads it back"
 	)
 	return map[string]string{
-		"scope-capabilities": inspect, "die-with-launcher": inspect, "die-with-launcher-again": inspect, "umask-open": nobody, "read-set-up-capabilities": itself, "read-death-signal": itself, "read-init-death-signal": itself, "read-old-number": itself,
+		"scope-capabilities": inspect, "die-with-launcher": inspect, "die-with-launcher-again": inspect, "umask-open": nobody, "plain-personality": inspect, "read-personality": itself, "read-policy": itself, "read-nice": itself, "read-set-up-capabilities": itself, "read-death-signal": itself, "read-init-death-signal": itself, "read-old-number": itself,
 		"null-to-": inspect, "close-the-rest": inspect,
 		"report-on-control": failures, "report-on-go": failures, "report-on-kept-go": failures,
 		"bound-": inspect, "private-mounts": nobody, "restrict:": mounts, "attach:": mounts, "mask:": mounts, "mask-dir:": mounts, "tmpfs:": mounts, "detach-old-root": mounts, "root-read-only": mounts, "init-no-capabilities": twice,

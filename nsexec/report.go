@@ -75,6 +75,9 @@ func (c *compiler) readBack() {
 	c.add("read-capabilities", "shown to the launcher", unix.SYS_CAPGET, bytesArg(capHeader()), addr(place("caps", 24)))
 	c.add("read-session", "shown to the launcher", unix.SYS_GETSID, imm(0)).into(place("sid", 8))
 	c.add("read-keyring", "shown to the launcher; an own keyring has an own serial", unix.SYS_KEYCTL, imm(unix.KEYCTL_GET_KEYRING_ID), neg(-3), imm(0)).into(place("keyring", 8)).anyResult()
+	c.add("read-personality", "shown to the launcher", unix.SYS_PERSONALITY, imm(0xffffffff)).into(place("personality", 8))
+	c.add("read-policy", "shown to the launcher: nothing of the box runs in real time", unix.SYS_SCHED_GETSCHEDULER, imm(0)).into(place("policy", 8))
+	c.add("read-nice", "shown to the launcher", unix.SYS_GETPRIORITY, imm(0), imm(0)).into(place("nice", 8))
 	if c.spec.Terminal != nil {
 		c.readTerminal(place)
 	}
@@ -138,6 +141,9 @@ type Report struct {
 	Groups      int       // number of supplementary groups
 	Caps        [3]uint64 // effective, permitted, inheritable
 	Session     int
+	Personality int64 // personality(2); 0 is plain
+	Policy      int64 // sched_getscheduler(2)
+	Nice        int64 // -20 to 19
 	Keyring     int64 // serial of the session keyring, or -errno
 	Terminal    int   // session of the terminal at descriptor 0; 0 where the box has none
 	Dir         string
@@ -186,7 +192,7 @@ func parseReport(msg []byte, fields []field) (*Report, error) {
 	}
 	u32 := func(b []byte, i int) uint32 { return binary.NativeEndian.Uint32(b[4*i:]) }
 	r := &Report{}
-	for _, need := range []string{"resuid", "resgid", "groups", "caps", "sid", "keyring", "cwd", "uname", "setupcaps", "deathsignal", "oldnumber", "gocloses", "nested", "filter", "filtered"} {
+	for _, need := range []string{"resuid", "resgid", "groups", "caps", "sid", "keyring", "personality", "policy", "nice", "cwd", "uname", "setupcaps", "deathsignal", "oldnumber", "gocloses", "nested", "filter", "filtered"} {
 		if at(need) == nil {
 			return nil, fmt.Errorf("the child's report lacks %s", need)
 		}
@@ -230,6 +236,8 @@ func parseReport(msg []byte, fields []field) (*Report, error) {
 	r.Groups = int(binary.NativeEndian.Uint64(at("groups")))
 	r.Session = int(binary.NativeEndian.Uint64(at("sid")))
 	r.Keyring = int64(binary.NativeEndian.Uint64(at("keyring")))
+	r.Personality, r.Policy = word("personality"), word("policy")
+	r.Nice = 20 - word("nice") // the call answers 1 to 40
 	r.Dir = cString(at("cwd"))
 	if t := at("terminal"); t != nil {
 		r.Terminal = int(u32(t, 0))

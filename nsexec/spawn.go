@@ -171,6 +171,11 @@ func (b *Box) clone(prog *Program, cgroup int) error {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
+		if err := ordinary(); err != nil {
+			im.free()
+			started <- fmt.Errorf("the box's scheduling: %w", err)
+			return
+		}
 		args := cloneArgs{flags: cloneFlags, exitSignal: uint64(unix.SIGCHLD), pidfd: uint64(im.pidfd())}
 		if b.spec.SharedVM {
 			args.flags |= unix.CLONE_VM

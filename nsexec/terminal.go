@@ -16,9 +16,14 @@ type Terminal struct {
 	Cols uint16 `json:"cols"` // characters
 }
 
+// Terminals is how many a box may have. Without a bound of its own it could take
+// all that the kernel has for boxes and containers, kernel.pty.max less a reserve
+// for the host, and no limit on memory that is not the kernel's counts them.
+const Terminals = "64"
+
 // devptsOptions: pts(4). Terminals belong to whoever opens ptmx, and nobody else
 // may write to one.
-const devptsOptions = "newinstance,ptmxmode=0666,mode=0600"
+const devptsOptions = "newinstance,ptmxmode=0666,mode=0600,max=" + Terminals
 
 func (c *compiler) devptsPath() string {
 	for _, n := range c.spec.Root {

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// burdened ignores every signal, adds a group, raises limits, shares its mounts
-// and leaves descriptors open, then execs. Where the caller has nothing to lose,
+// burdened ignores every signal, adds a group, raises limits, shares its mounts,
+// switches address randomization off and leaves descriptors open, then execs. Where the caller has nothing to lose,
 // leaving the step out that takes it away would change nothing.
 func burdened(argv []string) error {
 	runtime.LockOSThread()
@@ -55,6 +55,10 @@ func burdened(argv []string) error {
 	}
 	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return err
+	}
+	const noRandomization = 0x0040000
+	if _, _, errno := unix.RawSyscall(unix.SYS_PERSONALITY, noRandomization, 0, 0); errno != 0 {
+		return errno
 	}
 	for resource, value := range map[int]uint64{unix.RLIMIT_CORE: 1 << 30, unix.RLIMIT_NICE: 7, unix.RLIMIT_RTPRIO: 7, unix.RLIMIT_MSGQUEUE: 819200,
 		unix.RLIMIT_SIGPENDING: 4000, unix.RLIMIT_STACK: 1 << 26, unix.RLIMIT_MEMLOCK: 1 << 24} {

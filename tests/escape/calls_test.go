@@ -61,3 +61,25 @@ func TestScheduling(t *testing.T) {
 		}
 	})
 }
+
+// TestStanding starts nsbox ahead of others, where root may do that: in real time
+// for cpu and disk, with a negative nice value and without address randomization.
+// No namespace divides any of it, and a box must inherit none.
+func TestStanding(t *testing.T) {
+	const shell = `exec setarch -R nice -n -5 ionice -c 1 -n 2 chrt -f 5 "$@"`
+	report := harness.Job{Script: "testdata/calls.py", Args: []string{"standing"}, Shell: shell}
+	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
+		if s.Caller.UID != 0 {
+			report.Shell = `exec setarch -R nice -n 7 "$@"` // all that others may do: what puts it behind stays
+		}
+		ahead := reportOf(t, s.OnHost(report))
+		if ahead["personality"] == "0" || s.Caller.UID == 0 && (ahead["policy"] != "1" || ahead["disk"] == "0") {
+			t.Fatalf("control: nothing of it reached the program on the host: %v", ahead)
+		}
+		want := map[string][]string{"personality": {"0"}, "policy": {"0"}, "disk": {"0"}, "nice": {"0"}}
+		if s.Caller.UID != 0 {
+			want["nice"] = []string{"7"}
+		}
+		wantReport(t, reportOf(t, s.Run(report).WantOK()), want)
+	})
+}
