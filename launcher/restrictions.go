@@ -43,7 +43,7 @@ func weaknesses(p *policy.Policy, f Facts) []weakness {
 	if e := f.lacks("memory"); e != nil {
 		out = append(out, weakness{policy.DimMemory, e.ID, e.What + ": " + e.Why,
 			addressText(p) + " and a sampled sum of the tree; shared memory denied",
-			"memory that grows and is freed between two samples, shared anonymous mappings, page tables, tmpfs pages; swap", e.Next})
+			"memory that grows and is freed between two samples, shared anonymous mappings, tmpfs pages, what the kernel keeps for a program; swap", e.Next})
 	}
 	if e := f.lacks("cpu"); e != nil && !unreachableRate(p.Limits(), f.Host) {
 		out = append(out, weakness{policy.DimCPURate, e.ID, e.What + ": " + e.Why,
@@ -67,7 +67,7 @@ func weaknesses(p *policy.Policy, f Facts) []weakness {
 	if p.Exports() && p.OutStorage != policy.OutHeld && !f.Out.Ready {
 		out = append(out, f.Out.weakness())
 	}
-	const instead, notCovered = "mounts and modes alone decide on files", "a second layer below a fault in the mount table"
+	const instead, notCovered = "mounts and modes alone decide on files", "a second layer below a fault in the mount table; a FIFO in what --ro or --rootfs-add shows can be written to"
 	if e := f.Host.LandlockRefusal(); e != nil {
 		out = append(out, weakness{policy.DimLandlock, e.ID, e.Why, instead, notCovered, e.Next})
 	} else if !p.WantsLandlock() {

@@ -51,6 +51,9 @@ func reportOf(t testing.TB) (msg []byte, fields []field) {
 	}
 	put("sid", words(2, 0))
 	put("keyring", words(99, 0))
+	put("personality", words(8, 0))
+	put("policy", words(3, 0))
+	put("nice", words(21, 0)) // as the kernel answers: 20 less the value
 	put("cwd", []byte("/scratch\x00rest"))
 	names := make([]byte, utsFields*utsField)
 	copy(names[utsField:], "nsbox")
@@ -79,7 +82,7 @@ func TestParseReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Report{UIDs: [3]uint32{1, 2, 3}, GIDs: [3]uint32{4, 5, 6}, Groups: 7, Caps: [3]uint64{1 | 1<<32, 2, 3}, Session: 2, Keyring: 99, Dir: "/scratch", Hostname: "nsbox", Domainname: NoDomain, Inotify: [2]string{"8", "1024"}, Cgroup: "0::/\n", Descriptors: []int{2, 10},
+	want := &Report{UIDs: [3]uint32{1, 2, 3}, GIDs: [3]uint32{4, 5, 6}, Groups: 7, Caps: [3]uint64{1 | 1<<32, 2, 3}, Session: 2, Keyring: 99, Personality: 8, Policy: 3, Nice: -1, Dir: "/scratch", Hostname: "nsbox", Domainname: NoDomain, Inotify: [2]string{"8", "1024"}, Cgroup: "0::/\n", Descriptors: []int{2, 10},
 		SetUpCaps: [3]uint64{4, 5, 6 | 1<<32}, DeathSignal: 9, OldNumber: 20, CloseOnExec: []int64{21}, NestedUserNS: 22, Filter: 23, Filtered: 24, Control: ptr(25), Landlock: ptr(26),
 		Files: map[int]FileID{0: {30, 40, 50, unix.S_IFIFO}, 1: {31, 41, 51, unix.S_IFIFO}, 2: {32, 42, 52, unix.S_IFIFO}}}
 	if !reflect.DeepEqual(r, want) {

@@ -290,6 +290,14 @@ func TestOptionsCloseTheirCalls(t *testing.T) {
 		}
 	}
 	strict := mustCompile(t, Workload(Options{DenySharedMemory: true}))
+	for _, name := range []string{"landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"} {
+		if got := strict.Run(call(t, name)); got != enosys {
+			t.Errorf("shared memory denied: %s: %#x, want ENOSYS", name, got)
+		}
+		if got := mustCompile(t, Workload(Options{})).Run(call(t, name)); got != filter.ActAllow {
+			t.Errorf("control without the option: %s: %#x", name, got)
+		}
+	}
 	for _, flags := range []uint64{0x40000, 0x40001, 0x40020, 0x40021, 0x40022, 0x40103} {
 		if got := strict.Run(call(t, "mmap", 0, 0, 3, flags)); got != eperm {
 			t.Errorf("shared memory denied: mmap of huge pages %#x: %#x, want EPERM", flags, got)

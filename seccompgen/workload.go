@@ -8,7 +8,7 @@ import (
 // Options closes ways around a limit that could not be enforced fully.
 type Options struct {
 	DenyAffinity     bool // no sched_setaffinity: one cpu stands in for the cpu rate
-	DenySharedMemory bool // no memfd_create, no System V segments: memory is only sampled per process
+	DenySharedMemory bool // no memfd_create, System V segments or Landlock rules: memory is only sampled per process
 	Sockets          Sockets
 	// DenySocketFiles leaves no way to a socket by its path: a live bind of the host
 	// may hold one that anybody may use. AnySocket is then UnixSockets.
@@ -86,9 +86,7 @@ func Workload(o Options) Profile {
 		{Class: "facts and limits", Verdict: Allow,
 			Why:      "resource use and limits; a hard limit can only be lowered",
 			Syscalls: calls(`getrlimit getrusage sysinfo uname getrandom`)},
-		{Class: "own confinement", Verdict: Allow,
-			Why:      "Landlock rules can only take rights away from the process that adds them",
-			Syscalls: calls(`landlock_create_ruleset landlock_add_rule landlock_restrict_self`)},
+		ownConfinement(o.DenySharedMemory),
 		{Class: "own filter", Verdict: Allow, Else: Deny, ElseIs: "seccomp_listener",
 			Why:      "a further filter can only narrow this one; a listener would hand calls to another process and is refused",
 			Syscalls: calls(`seccomp`), When: &When{Arg: 1, What: "flags lack", Mask: 0x8, In: []Value{{"SECCOMP_FILTER_FLAG_NEW_LISTENER", 0}}}},
@@ -161,6 +159,18 @@ func makingSockets(s Sockets, noFiles bool) []Rule {
 			Why: "the policy leaves sockets to the network namespace, which does not divide this family"}
 	}
 	return []Rule{pairs, made}
+}
+
+// ownConfinement: a set of rules holds 128 K ports or any number of files, and a
+// process as many sets as descriptors.
+func ownConfinement(deny bool) Rule {
+	r := Rule{Class: "own confinement", Syscalls: calls(`landlock_create_ruleset landlock_add_rule landlock_restrict_self`), Verdict: Allow,
+		Why: "Landlock rules can only take rights away from the process that adds them; they count as memory of the job"}
+	if deny {
+		r.Class, r.Verdict = "landlock_rules", Missing
+		r.Why = "memory is only limited per process here, and rules are the kernel's: one process could fill 40 MiB of it a second"
+	}
+	return r
 }
 
 func affinity(deny bool) Rule {
