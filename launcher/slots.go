@@ -38,6 +38,7 @@ type slots struct {
 type slot struct {
 	n    int
 	file *os.File
+	span *os.File // locks the ids themselves; nil where only the file counts
 }
 
 // openSlots finds or makes the directory of the caller's slot locks.
@@ -121,7 +122,7 @@ func (s *slots) take(id probe.Identity, attempt string) (*slot, error) {
 			continue
 		}
 		if err := sl.write(attempt + " " + s.boot + "\n"); err != nil {
-			sl.file.Close()
+			sl.release(false)
 			return nil, slotPlace(s.path(ids), err)
 		}
 		return sl, nil
@@ -152,7 +153,35 @@ func (s *slots) try(n int, ids probe.Slot) (*slot, error) {
 			return nil, nil // recovery or reconcile says why
 		}
 	}
-	return &slot{n, f}, nil
+	span, err := s.span(ids)
+	if span == nil {
+		f.Close()
+		return nil, err
+	}
+	return &slot{n, f, span}, nil
+}
+
+// span locks the ids, each as a byte of one file, user ids first and group ids
+// behind them; nil without an error if somebody has one of them. The slot's own
+// file is named by its first ids: after a change of the account's ranges a slot
+// may overlap one that was taken before, under another name.
+func (s *slots) span(ids probe.Slot) (*os.File, error) {
+	path := s.dir + "/ids"
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, slotPlace(path, err)
+	}
+	for _, start := range []int64{ids.Root.UID, 1<<32 + ids.Root.GID} {
+		l := unix.Flock_t{Type: unix.F_WRLCK, Start: start, Len: probe.IDsPerSlot}
+		if locked, err := setLock(f, l); err != nil || !locked {
+			f.Close()
+			if err != nil {
+				return nil, slotPlace(path, err)
+			}
+			return nil, nil
+		}
+	}
+	return f, nil
 }
 
 // dirty reports whether the last attempt of this boot that had the slot was
@@ -195,6 +224,9 @@ func (sl *slot) release(clean bool) {
 		_ = sl.file.Truncate(0) // still dirty costs the next one a look at /proc
 	}
 	sl.file.Close()
+	if sl.span != nil {
+		sl.span.Close()
+	}
 }
 
 // vacant waits until no process of the attempt has one of its ids. A slot that
@@ -245,7 +277,10 @@ const (
 // tryLock takes the write lock of an open file description, without waiting. It
 // ends with the last descriptor, and can be asked about without being taken.
 func tryLock(f *os.File) (bool, error) {
-	l := unix.Flock_t{Type: unix.F_WRLCK}
+	return setLock(f, unix.Flock_t{Type: unix.F_WRLCK})
+}
+
+func setLock(f *os.File, l unix.Flock_t) (bool, error) {
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &l)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
 		return false, nil

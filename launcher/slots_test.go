@@ -47,6 +47,39 @@ func TestSlotsAreExclusive(t *testing.T) {
 	}
 }
 
+// TestOverlappingSlotsShareALock: the account's ranges are changed while a box runs.
+func TestOverlappingSlotsShareALock(t *testing.T) {
+	s, err := slotsIn(t.TempDir()+"/h", thisBoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := someIdentity(1)
+	running, err := s.take(was, "A")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, shift := range map[string]struct{ uid, gid int64 }{"both ranges": {3, -3}, "the groups alone": {0, 1}, "the users alone": {-3, 1 << 20}, "the groups alone, by little": {1 << 20, 3}} {
+		now := someIdentity(3)
+		now.UID.Start += shift.uid
+		now.GID.Start += shift.gid
+		b, err := s.take(now, "B")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		ids, _ := now.Map(b.n)
+		for _, start := range []struct{ a, b int64 }{{was.UID.Start, ids.Root.UID}, {was.GID.Start, ids.Root.GID}} {
+			if start.a < start.b+probe.IDsPerSlot && start.b < start.a+probe.IDsPerSlot {
+				t.Errorf("%s: slot %d has ids from %d, and a running attempt those from %d", name, b.n, start.b, start.a)
+			}
+		}
+		b.release(true)
+	}
+	running.release(true)
+	if again, err := s.take(was, "C"); err != nil || again.n != 0 {
+		t.Errorf("control, after its end: %+v, %v", again, err)
+	}
+}
+
 // TestDirtySlotIsGivenOutOnlyWhenEmpty puts a process under the ids, in a user
 // namespace that maps them one by one, and one in a namespace that maps a range.
 func TestDirtySlotIsGivenOutOnlyWhenEmpty(t *testing.T) {
@@ -326,7 +359,7 @@ func TestALookIsNoProof(t *testing.T) {
 	look, err := os.OpenFile(s.path(ids), os.O_RDWR|os.O_CREATE, 0o600)
 	must(t, err)
 	defer look.Close()
-	text := func(line string) { must(t, (&slot{0, look}).write(line)) }
+	text := func(line string) { must(t, (&slot{file: look}).write(line)) }
 	if locked, err := tryLock(look); !locked || err != nil {
 		t.Fatal(err)
 	}
