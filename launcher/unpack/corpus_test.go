@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"golang.org/x/sys/unix"
 
 	"nsbox/launcher/unpack/request"
 )
@@ -124,6 +125,9 @@ func listing(t testing.TB, root string) string {
 		default:
 			data, err := os.ReadFile(p)
 			must(t, err)
+			if n, err := unix.Llistxattr(p, nil); n != 0 && err == nil {
+				t.Errorf("%s has extended attributes", name)
+			}
 			out = append(out, fmt.Sprintf("%s %o %s", name, fi.Mode(), data))
 		}
 		return nil

@@ -190,3 +190,21 @@ func TestImageStore(t *testing.T) {
 		s.Run(careful).WantOK() // unpacked again
 	})
 }
+
+// TestRefusedImageLeavesNothing: what was unpacked before the fault is gone too.
+func TestRefusedImageLeavesNothing(t *testing.T) {
+	root, out := shared(t), shared(t)
+	compile(t, root+"/bin/hello", "", "gcc", "-static")
+	must(t, os.MkdirAll(root+"/"+strings.Repeat("d/", 70), 0o755))
+	digest, err := harness.Image(root, out+"/image")
+	must(t, err)
+	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
+		r := s.Raw("store", "add", "--state-dir", s.State, out+"/image", digest)
+		if r.Status == 0 || !bytes.Contains(r.Stderr, []byte("too_deep")) || !bytes.Contains(r.Stderr, []byte(reason.ImageRefused)) {
+			t.Errorf("status %d\n%s", r.Status, r.Stderr)
+		}
+		if left := inStore(t, s, "entries", "images", "new", "trash"); len(left) > 0 {
+			t.Errorf("the store holds %v", left)
+		}
+	})
+}
