@@ -33,6 +33,13 @@ type Request struct {
 	// must not block.
 	Connection func(broker.Event)
 
+	// Weaker is called once, before the program starts, with what is degraded.
+	Weaker func([]Degradation)
+
+	// Staging is called about once a second while inputs are copied, with the bytes
+	// so far; it must not block.
+	Staging func(int64)
+
 	// Wait is how long to stand in line for a place; 0: refuse at once.
 	Wait time.Duration
 }

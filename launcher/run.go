@@ -170,6 +170,9 @@ func (r *run) supervise(ctx context.Context, box *nsexec.Box) (ending, bool) {
 	over := make(chan string, 2)
 	l := r.plan.Limits
 	r.capture(box, over)
+	if r.req.Weaker != nil {
+		r.req.Weaker(r.plan.Degraded)
+	}
 	released := time.Now()
 	if err := box.Release(); err != nil {
 		stays := box.Abort()

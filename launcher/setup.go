@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -217,7 +218,7 @@ func (r *run) stage(ctx context.Context) error {
 		in = append(in, rootfs.Input{Path: i.Path, Name: i.Name})
 	}
 	r.staged = dst
-	files, err := rootfs.Stage(ctx, dst, in, r.plan.Limits.Input)
+	files, err := r.tellingStage(ctx, dst, in)
 	if err != nil {
 		return err
 	}
@@ -225,6 +226,29 @@ func (r *run) stage(ctx context.Context) error {
 		r.res.Digests.Inputs = append(r.res.Digests.Inputs, InputDigest{Name: f.Name, Bytes: f.Bytes, SHA256: "sha256:" + strings.TrimPrefix(f.SHA256, "sha256:")})
 	}
 	return r.att.record(journal.StagingMade, map[string]string{"files": fmt.Sprint(len(files))})
+}
+
+// tellingStage copies, and says how far that has come where somebody listens.
+func (r *run) tellingStage(ctx context.Context, dst string, in []rootfs.Input) ([]rootfs.Staged, error) {
+	if r.req.Staging == nil {
+		return rootfs.Stage(ctx, dst, in, r.plan.Limits.Input)
+	}
+	var copied atomic.Int64
+	tick := time.NewTicker(time.Second)
+	done, quiet := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(quiet)
+		for {
+			select {
+			case <-tick.C:
+				r.req.Staging(copied.Load())
+			case <-done:
+				return
+			}
+		}
+	}()
+	defer func() { tick.Stop(); close(done); <-quiet }()
+	return rootfs.StageCounted(ctx, dst, in, r.plan.Limits.Input, &copied)
 }
 
 func (r *run) spawn(ctx context.Context) (*nsexec.Box, error) {

@@ -53,7 +53,7 @@ missing_packages() {
 
 # What people run in the everyday box (tests/tool, tests/network), some 90 seconds of processor time once.
 everyday_packages() {
-    for need in tmux:tmux git:git perl:perl sqlite3:sqlite3 node:nodejs javac:default-jdk-headless vi:vim-tiny; do
+    for need in tmux:tmux git:git perl:perl sqlite3:sqlite3 node:nodejs javac:default-jdk-headless vi:vim-tiny groff:groff-base; do
         command -v "${need%%:*}" >/dev/null || echo "${need#*:}"
     done
     /usr/bin/python3 -c 'import pandas' 2>/dev/null || echo python3-pandas

@@ -21,6 +21,7 @@ func (c *console) tell(r launcher.Result, o outputs) {
 	if r.Attempt == "" || neverStarted(r) {
 		return
 	}
+	r.Degraded = o.untold(r.Degraded)
 	lines := summaryLines(r)
 	if o.quiet {
 		lines = nil
@@ -63,6 +64,9 @@ func (o outputs) advice(r launcher.Result) []string {
 	failed := r.Workload.ExitCode != nil && *r.Workload.ExitCode != 0 || r.Workload.Outcome == launcher.Signaled
 	if tight, err := p.Tighten(o.limits); err == nil && failed && !o.quiet && tight.Limits().Memory.Bytes < smallMemory {
 		lines = append(lines, fmt.Sprintf("the memory limit of %d bytes may be too small for the program to come up", tight.Limits().Memory.Bytes))
+	}
+	if failed && !o.quiet {
+		lines = append(lines, hostFiles(o.argv, o.shown)...)
 	}
 	return lines
 }

@@ -29,6 +29,12 @@ func commandLine(args []string, c *console, run runner) (status int) {
 			status = crash(args, c, reason.New(reason.Internal, "nsbox", fmt.Sprint(p), "report this as a fault of nsbox: "+place(debug.Stack())))
 		}
 	}()
+	if len(args) > 0 && args[0] == completeName {
+		for _, line := range completions(args[1:]) {
+			c.text(line + "\n")
+		}
+		return launcher.ExitOK
+	}
 	args = asked(args)
 	inv, err := parse(args, helpTextsOf(), c.out)
 	if err != nil {
@@ -88,6 +94,10 @@ func commandLine(args []string, c *console, run runner) (status int) {
 		err = digestDirectory(c, inv.Store.Digest)
 	case "provision":
 		err = provisionHost(c, inv.Provision)
+	case "completion":
+		err = showCompletion(c, inv.Completion.Shell)
+	case "man":
+		err = showMan(c, inv.Man)
 	case "version":
 		err = showVersion(c, inv.Version.JSON)
 	default:

@@ -35,6 +35,8 @@ func execute(args []string, inv *invocation, c *console, run runner) int {
 		req.Terminal = tty.request()
 	}
 
+	tells := &progress{c: c, policy: req.PolicyArg, named: inv.Exec.AllowDegraded, raw: tty != nil}
+	tells.ask(&req, inv.Exec.Quiet)
 	orphans := launcher.Orphans(req.StateDir)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	stop := watchSignals(cancel, c, inv.Exec.Quiet || tty != nil)
@@ -63,7 +65,8 @@ func execute(args []string, inv *invocation, c *console, run runner) int {
 	if !inv.Exec.Quiet {
 		c.tellOrphans(req.StateDir, orphans)
 	}
-	return report(res, c, outputs{file: req.ResultFile, json: inv.Exec.JSON, quiet: inv.Exec.Quiet, deliver: req.Deliver != "", policy: req.PolicyArg, limits: req.Limits})
+	return report(res, c, outputs{file: req.ResultFile, json: inv.Exec.JSON, quiet: inv.Exec.Quiet, deliver: req.Deliver != "", policy: req.PolicyArg, limits: req.Limits,
+		told: tells.told, argv: req.Argv, shown: append(req.Live, req.RootAdd...)})
 }
 
 // outputs says where a result goes.
@@ -74,6 +77,9 @@ type outputs struct {
 	deliver bool   // --deliver was given
 	policy  string // whose faults to list if the policy was refused
 	limits  []string
+	told    []string // dimensions that were named before the program started
+	argv    []string
+	shown   []launcher.Bind
 }
 
 // report publishes and prints a result, and returns the exit status.

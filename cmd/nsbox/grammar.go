@@ -25,6 +25,9 @@ type grammar struct {
 	Prep      prepFlags       `cmd:""`
 	Store     storeCommand    `cmd:""`
 	Provision provisionFlags  `cmd:""`
+
+	Completion completionFlags `cmd:""`
+	Man        manFlags        `cmd:""`
 }
 
 type execFlags struct {
@@ -149,6 +152,8 @@ func wording() map[string]words {
 	verifyWording(texts)
 	storeWording(texts)
 	provisionWording(texts)
+	completionWording(texts)
+	manWording(texts)
 	return texts
 }
 

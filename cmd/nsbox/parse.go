@@ -161,7 +161,7 @@ func onceAndNotEmpty(ctx *kong.Context, front []string) error {
 func kongText(err error, front []string) string {
 	text := err.Error()
 	if len(front) == 0 {
-		return "no command given: exec, shell, plan, doctor, policy, export, attempts, reconcile, gc, verify, prep, store or version"
+		return "no command given: exec, shell, plan, doctor, policy, export, attempts, reconcile, gc, verify, prep, store, provision, completion, man or version"
 	}
 	if strings.HasPrefix(text, "unexpected argument ") && (front[0] == "exec" || front[0] == "shell") {
 		return text + "; a program and its arguments stand after `--`"

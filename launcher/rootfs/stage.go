@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -43,7 +44,12 @@ type Staged struct {
 // whatever the umask. maxBytes bounds the sum of all files. On error nothing is
 // left at dst and the error is a *reason.Error, or ctx's cause. The result is
 // sorted by name.
-func Stage(ctx context.Context, dst string, inputs []Input, maxBytes int64) (_ []Staged, err error) {
+func Stage(ctx context.Context, dst string, inputs []Input, maxBytes int64) ([]Staged, error) {
+	return StageCounted(ctx, dst, inputs, maxBytes, new(atomic.Int64))
+}
+
+// StageCounted is Stage that keeps in copied the bytes it has copied so far.
+func StageCounted(ctx context.Context, dst string, inputs []Input, maxBytes int64, copied *atomic.Int64) (_ []Staged, err error) {
 	if err := unix.Mkdir(dst, 0o700); err != nil {
 		return nil, stagingFailed(dst, err)
 	}
@@ -63,7 +69,7 @@ func Stage(ctx context.Context, dst string, inputs []Input, maxBytes int64) (_ [
 	if err := unix.Fchmod(fd, 0o755); err != nil {
 		return nil, stagingFailed(dst, err)
 	}
-	s := &stager{ctx: ctx, limit: maxBytes, left: maxBytes, claims: map[string]string{}, buf: make([]byte, copyBuffer)}
+	s := &stager{ctx: ctx, limit: maxBytes, left: maxBytes, claims: map[string]string{}, buf: make([]byte, copyBuffer), copied: copied}
 	for _, in := range inputs {
 		if err := s.input(fd, in); err != nil {
 			return nil, err
@@ -80,6 +86,7 @@ type stager struct {
 	entries     int               // so far
 	claims      map[string]string // name below /in -> host path that has it
 	buf         []byte
+	copied      *atomic.Int64 // bytes, for whoever watches
 	done        []Staged
 }
 

@@ -59,6 +59,7 @@ func (s *stager) copy(src *source, out int) (n int64, sum string, err error) {
 		if got == 0 {
 			return n, hex.EncodeToString(h.Sum(nil)), nil
 		}
+		s.copied.Add(int64(got))
 		if n += int64(got); n > s.left {
 			return 0, "", s.tooLarge(src)
 		}

@@ -1,9 +1,11 @@
 package rootfs
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -34,5 +36,15 @@ func TestRemoveStagedFollowsNothing(t *testing.T) {
 	wantReason(t, RemoveStaged(dst), reason.InputStagingFailed, "")
 	if !(place{}).exists(kept) {
 		t.Error("a link in the place of the copy was followed")
+	}
+}
+
+// TestStagingCounts: whoever watches a copy sees its bytes.
+func TestStagingCounts(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(dir+"/a", make([]byte, 300<<10), 0o644))
+	var copied atomic.Int64
+	if _, err := StageCounted(context.Background(), dir+"/in", []Input{{Path: dir + "/a"}}, 1<<20, &copied); err != nil || copied.Load() != 300<<10 {
+		t.Errorf("%v: %d bytes", err, copied.Load())
 	}
 }
