@@ -42,8 +42,8 @@ func hostFiles(argv []string, shown []launcher.Bind) []string {
 // inBox: an absolute path that the box may have of its own, or was shown.
 func inBox(p string, shown []launcher.Bind) bool {
 	below := func(dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
-	if slices.ContainsFunc([]string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/in", "/out", "/scratch", "/tmp"}, below) {
-		return !strings.HasPrefix(p, "/tmp/")
+	if slices.ContainsFunc([]string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/dev", "/proc", "/in", "/out", "/scratch"}, below) {
+		return true
 	}
 	return slices.ContainsFunc(shown, func(b launcher.Bind) bool {
 		at := b.Target
