@@ -38,7 +38,7 @@ const guardName = "nsbox-terminal-guard"
 func takeTerminal(c *console) (*terminal, error) {
 	in, ok := c.in.(*os.File)
 	if !ok || !c.inTerminal || !c.out.terminal {
-		return nil, reason.New(reason.TerminalRefused, "-t", "standard input and standard output are not both a terminal", "leave -t out: the program's streams are then pipes")
+		return nil, reason.New(reason.TerminalRefused, "-t", "standard input and standard output are not both a terminal", "leave -t out, or use exec in place of shell: the program's streams are then pipes")
 	}
 	t := &terminal{fd: int(in.Fd()), resized: make(chan os.Signal, 1), sizes: make(chan nsexec.Terminal, 1)}
 	saved, err := unix.IoctlGetTermios(t.fd, unix.TCGETS)
@@ -67,7 +67,7 @@ func takeTerminal(c *console) (*terminal, error) {
 }
 
 func terminalError(err error) error {
-	return reason.Wrap(reason.TerminalRefused, "the terminal", "cannot be prepared", "leave -t out: the program's streams are then pipes", err)
+	return reason.Wrap(reason.TerminalRefused, "the terminal", "cannot be prepared", "leave -t out, or use exec in place of shell: the program's streams are then pipes", err)
 }
 
 // rawMode is cfmakeraw(3).
