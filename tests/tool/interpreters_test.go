@@ -92,8 +92,9 @@ func TestInterpretersElsewhere(t *testing.T) {
 // pyenv is the newest version of root's own pyenv, shown at its own path, or else
 // the directory given, at the place where one would be.
 func pyenv(miniature string) (dir, place string) {
-	found, _ := filepath.Glob("/root/.pyenv/versions/3.*/bin/python3")
-	if os.Geteuid() != 0 || len(found) == 0 {
+	root, err := exec.Command("pyenv", "root").Output()
+	found, _ := filepath.Glob(strings.TrimSpace(string(root)) + "/versions/3.*/bin/python3")
+	if err != nil || len(found) == 0 {
 		return miniature, ":/opt/pyenv/versions/3"
 	}
 	slices.Sort(found)
