@@ -68,11 +68,12 @@ test: setup-test build
 	$(GO) vet -tags $(TAGS) ./...
 	CGO_ENABLED=1 $(GO) test $(STATIC) $(AS_ROOT) -timeout 30m $$($(GO) list ./... | grep -v '^nsbox/tests/')
 	CGO_ENABLED=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test $(STATIC) $(AS_ROOT) -count=1 -p 2 -timeout 40m $$($(GO) list ./tests/... | grep -vxF "$$($(GO) list $(ALONE))")
-	CGO_ENABLED=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test $(STATIC) $(AS_ROOT) -count=1 -p 1 -timeout 40m $(ALONE)
+	CGO_ENABLED=1 NSBOX_VM=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test $(STATIC) $(AS_ROOT) -count=1 -p 1 -timeout 40m $(ALONE)
 
 # The tier with a unified cgroup hierarchy: kernels of their own in an emulator.
+# make test boots two guests of it; this is all, with its long series.
 test-vm: build
-	NSBOX_VM=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -v -timeout 150m ./tests/vm
+	NSBOX_VM=1 NSBOX_TEST_ALL=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -v -timeout 150m ./tests/vm
 
 # The quick round while writing code: no set-up, no static link, no cached e2e binary.
 test-go:

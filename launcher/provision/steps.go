@@ -51,7 +51,7 @@ func table(c Config, h host) []step {
 	}
 	return append(steps,
 		profileStep(c, h, ProfileLauncher, launcherProfile(c.Binary), "with kernel.apparmor_restrict_unprivileged_userns (Ubuntu 23.10 and newer) only a program with a profile that says so may make user namespaces"),
-		profileStep(c, h, ProfileWorkload, workloadProfile, "a second wall around the program in the box, which a launcher under AppArmor may put up at exec"),
+		profileStep(c, h, ProfileWorkload, workloadProfile, "a second wall for programs that are started under it; nsbox itself does not ask for it"),
 		bootStep(c, h))
 }
 

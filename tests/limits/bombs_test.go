@@ -20,7 +20,8 @@ func cpuEnd(t *testing.T, r *harness.Run, seconds int64) {
 	res := r.Result.Resources
 	// An emulated machine that shares its host stands still for parts of a second;
 	// the figure is printed, the bound is for a monitor that does not watch.
-	if used, budget := res.CPUUsec, seconds*1_000_000; used < budget || used > 2*budget {
+	// Unwatched, the work takes a multiple of it.
+	if used, budget := res.CPUUsec, seconds*1_000_000; used < budget || used > 4*budget {
 		t.Errorf("%d µs of cpu used of %d", used, budget)
 	}
 	t.Logf("cpu budget %d s: %.1f ms past it when the tree was gone; throttled %.1f s", seconds, float64(res.CPUOvershoot)/1000, float64(res.Cgroup.ThrottledUsec)/1e6)
@@ -99,22 +100,29 @@ func (l *lateness) report(t *testing.T, beside string) {
 	t.Logf("beside %s a sleep of 10 ms ends late by p50 %.1f ms, p99 %.1f ms, most %.1f ms", beside, p50, p99, most)
 }
 
-// TestNothingIsLeft repeats a run that ends by a limit and one that ends well.
+// TestNothingIsLeft repeats two runs by turns: one that delivers a file, so that
+// the exporter's box is made as well, and one that meets its memory limit. Both
+// are the cheapest there are: a guest is emulated.
 func TestNothingIsLeft(t *testing.T) {
 	s := guest(t)
-	run(t, s, fixture(t, s, profile(t, "TP-PROD"), "short", "1"), launcher.Exited, 0)
-	before, n := groups(t), times(t)
-	for i := range n {
-		if i%2 == 0 {
-			run(t, s, fixture(t, s, profile(t, "TP-PROD"), "short", "1"), launcher.Exited, 0)
-		} else {
-			// Emulated, touching memory may take all of the profile's 10 s of cpu.
-			r := s.Run(fixture(t, s, profile(t, "TP-MEM"), "allocate", "16"))
-			held(t, r)
-			if got := r.Result.Workload.Outcome; got != launcher.LimitExceededMemory && got != launcher.LimitExceededCPU {
-				t.Errorf("ended as %s by no limit", got)
-			}
+	well := fixture(t, s, nil, "deliver")
+	well.PolicyArg, well.Policy = s.Policy(profile(t, "TP-PROD")...), nil
+	full := fixture(t, s, nil, "fill", "64")
+	full.PolicyArg, full.Policy = s.Policy(profile(t, "TP-MEM")...), nil
+	one := func(i int) {
+		if i%2 == 1 {
+			run(t, s, full, launcher.LimitExceededMemory, 137)
+			return
 		}
+		well.Deliver = s.Folder()
+		if r := run(t, s, well, launcher.Exited, 0); r.Result.Delivery.Outcome != launcher.Delivered {
+			t.Errorf("run %d: artifact %+v, delivery %+v\n%s", i+1, r.Result.Artifact, r.Result.Delivery, r.Stderr)
+		}
+	}
+	one(0)
+	before, n := groups(t), harness.Series(200, 10, 10)
+	for i := range n {
+		one(i)
 		sameGroups(t, before)
 		s.WantNoTrace(t)
 		if t.Failed() {

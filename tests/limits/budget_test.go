@@ -63,7 +63,7 @@ func TestS13a(t *testing.T) {
 func TestOvershoot(t *testing.T) {
 	s := guest(t)
 	var over []float64
-	n := times(t)
+	n := harness.Series(50, 6, 6)
 	for range n {
 		r := s.Run(fixture(t, s, profile(t, "TP-CPU"), "spin together", "4", "100000000"))
 		cpuEnd(t, r, 2)

@@ -10,5 +10,5 @@
 // A guest is emulated and slow, and so is everything that is bounded by the
 // clock of the wall: package harness makes those bounds of a profile longer.
 // What is counted in cpu time, bytes and tasks is the profile's own number.
-// NSBOX_LIMITS_RUNS is how often the tests that repeat a run do so.
+// NSBOX_TEST_ALL makes the series as long as the specification asks for.
 package limits

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -144,16 +143,6 @@ func sameGroups(t *testing.T, before string) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	t.Errorf("groups before:\n%s\nafter:\n%s", before, after)
-}
-
-// times is how often a repeated run is made.
-func times(t *testing.T) int {
-	t.Helper()
-	n, err := strconv.Atoi(os.Getenv("NSBOX_LIMITS_RUNS"))
-	if err != nil || n < 1 {
-		t.Fatalf("NSBOX_LIMITS_RUNS: %v", err)
-	}
-	return n
 }
 
 // quantiles sorts and names p50, p99 and the most.

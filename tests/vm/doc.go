@@ -20,20 +20,25 @@
 // A guest has no network. It is given three disks (root, payload, results), of
 // which it can change only the last, and two serial ports: the console, and one
 // for the marker. The marker holds a number drawn for this run and the exit
-// statuses; a run without it has failed, whatever else came out. Emulation
-// makes the guest five to ten times slower than the machine, so nothing here
-// judges by time.
+// statuses; a run without it has failed, whatever else came out. The guest's
+// clock counts its own instructions, so that a busy host makes it no slower in its
+// own eyes: budgets of processor time mean the same in every run.
 //
 // What a guest is for: the main job with every limit held by the kernel, for an
 // ordinary user; the refusals, each forced alone by root with the same job as
-// control; and whole packages' tests, of which tests/limits is the longest and
+// control; the AppArmor profiles that provision installs, with the refusal they
+// cure; a policy confirmed by evidence that was taken there; and whole packages'
+// tests, of which tests/limits is the longest and
 // tests/e2e runs with nothing degraded but the storage of /out. The budgets of
 // the wall are longer there than the preset's, no other number is.
 //
 // A guest that does not get as far as its payload is booted once more; a payload
 // that fails is never run again.
 //
-// The tests run only where NSBOX_VM=1 says so; `make test-vm` does. With -short
-// they leave out the long series and what one kernel or delegation shows as well
-// as the other.
+// The tests run only where NSBOX_VM=1 says so. `make test` does and boots the
+// least that shows each thing once: the quick guest under 6.1 with the refusals
+// and the limits, and the systemd one with the distribution's delegation, where
+// the main job, the limits and the bombs are an ordinary user's in a login
+// session. `make test-vm` sets NSBOX_TEST_ALL=1 as well: the other kernel and
+// delegation, the long series, and nsbox verify.
 package vm

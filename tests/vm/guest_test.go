@@ -56,7 +56,7 @@ func boot(t *testing.T, g guest, payload string) results {
 	}
 	marker, err := os.ReadFile(filepath.Join(out, "marker"))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("no guest was started; run.sh ended with %d and says why above", code)
 	}
 	var nonce string
 	if _, err := fmt.Sscanf(string(marker), "nsbox-vm %s root=%d user=%d", &nonce, &r.root, &r.user); err != nil {

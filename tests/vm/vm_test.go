@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"nsbox/tests/harness"
 )
 
 func TestMain(m *testing.M) {
 	// Not a skip in each test: `go test ./...` on a laptop must not install an emulator.
 	if os.Getenv("NSBOX_VM") != "1" {
-		println("vm: guests are booted with NSBOX_VM=1 only; make test-vm")
+		println("vm: guests are booted where NSBOX_VM=1; make test and make test-vm set it")
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
@@ -25,7 +27,7 @@ func TestMain(m *testing.M) {
 type gotest struct {
 	tier, who string // who: root, user, or scope: the user in a delegated scope
 	pkg       string
-	short     string // which of its tests the round of make test runs, as the go command takes it
+	usual     string // which of its tests run without NSBOX_TEST_ALL, as the go command takes it
 	skip      string // tests that meet no kernel and take long emulated, or that want what this guest is not
 	seconds   int    // the most it may take there
 	harness   bool   // it drives the built nsbox, and holds the launcher's types, which need cgo
@@ -44,19 +46,20 @@ func gotests() []gotest {
 		{"quick", "user", "cgroupv2", every, none, 300, false},
 		{"quick", "root", "cgroupv2", "^TestReal", none, 300, false},
 		// What the stages do before main is a fact of the build, not of a kernel.
-		{"quick", "root", "nsexec", "^(TestEveryCapabilityIsNeeded|TestExporterKindOfBox|TestBoxRuns)$", "^(TestCompileIsPure|TestInitsGolden)$", 900, false},
-		{"quick", "user", "tests/limits", "^(TestS6|TestS13|TestMemoryVerdict|TestScratch|TestHugePages)", none, 2400, true},
+		{"quick", "root", "nsexec", none, "^(TestCompileIsPure|TestInitsGolden)$", 900, false},
+		{"quick", "user", "tests/limits", "^(TestS6|TestS13|TestScratch|TestHugePages)", "^TestScopeCost$", 2400, true},
 		{"systemd", "scope", "cgroupv2", none, none, 300, false},
+		{"systemd", "scope", "tests/limits", none, "^Test([^S]|S[^c]|Scr)", 900, true}, // TestScopeCost alone
 		{"systemd", "user", "launcher/probe", none, none, 180, false},
 		{"systemd", "user", "launcher/rootfs", none, none, 180, false},
 		{"systemd", "user", "tests/e2e", "^(TestDemo|TestS1|TestS2|TestS3)$", byTheClock, 2400, true},
 		// Each run asks systemd for a scope there; the long series are the quick tier's.
-		{"systemd", "user", "tests/limits", none, "^(TestOvershoot|TestMemoryVerdict|TestNothingIsLeft|TestHugePages)$", 2400, true},
+		{"systemd", "user", "tests/limits", "^(TestS6|TestS13|TestScratch|TestBombs)", "^(TestOvershoot|TestMemoryVerdict|TestNothingIsLeft|TestHugePages|TestScopeCost)$", 2400, true},
 	}
 }
 
 func (g gotest) runs(tier string) bool {
-	return g.tier == tier && !(testing.Short() && g.short == none)
+	return g.tier == tier && (harness.Whole() || g.usual != none)
 }
 
 func (g gotest) name() string { return g.who + "-" + strings.ReplaceAll(g.pkg, "/", "-") }
@@ -71,6 +74,9 @@ func makePayload(t *testing.T, tier string) string {
 	}
 	copyFile(t, "payload/job.sh", filepath.Join(dir, "job.sh"), 0o644)
 	copyFile(t, product(t), filepath.Join(dir, "nsbox"), 0o755)
+	for _, beside := range []string{"nsbox-verify", "nsbox-verify-shim"} {
+		copyFile(t, filepath.Join(root(t), "bin", beside), filepath.Join(dir, beside), 0o755)
+	}
 	patientPolicy(t, filepath.Join(dir, "nsbox"), filepath.Join(dir, "policy.json"))
 	// Where tests look for the repository they find what they need of it.
 	copyFile(t, filepath.Join(root(t), "go.mod"), filepath.Join(dir, "src", "go.mod"), 0o644)
@@ -80,15 +86,7 @@ func makePayload(t *testing.T, tier string) string {
 	for _, name := range []string{"txhousing.csv", "summarise.py"} {
 		copyFile(t, filepath.Join(root(t), "demo", name), filepath.Join(dir, name), 0o644)
 	}
-	runs := os.Getenv("NSBOX_VM_RUNS")
-	switch {
-	case runs != "":
-	case testing.Short():
-		runs = "6"
-	default:
-		runs = "30"
-	}
-	if err := os.WriteFile(filepath.Join(dir, "runs"), []byte(runs), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "whole"), []byte(os.Getenv("NSBOX_TEST_ALL")), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	static := []string{"CGO_ENABLED=0"}
@@ -109,9 +107,9 @@ func makePayload(t *testing.T, tier string) string {
 			command(t, static, "go", "test", "-c", "-ldflags", "-s -w", "-o", binary, "./"+g.pkg)
 		}
 		mustBeStatic(t, binary)
-		run := every
-		if testing.Short() {
-			run = g.short
+		run := g.usual
+		if harness.Whole() {
+			run = every
 		}
 		fmt.Fprintln(&index, g.who, g.name(), g.pkg, g.seconds, run, g.skip)
 	}

@@ -79,6 +79,10 @@ def reap(pids):
 
 if what == "short":
     say(sum=sum(range(int(rest[0]))))
+elif what == "deliver":
+    f = os.open("/out/summary.csv", os.O_WRONLY | os.O_CREAT, 0o644)
+    os.write(f, b"a,b\n1,2\n")
+    os.close(f)
 elif what == "spin":
     say(processes=1)
     spin(int(rest[0]))

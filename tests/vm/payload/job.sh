@@ -1,5 +1,5 @@
 # Sourced. job NAME [COMMAND…]: the main job with COMMAND in front of $nsbox and
-# $options behind it. The result is /out/NAME.json, what nsbox said
+# $options behind it, under $policy. The result is /out/NAME.json, what nsbox said
 # /out/NAME.txt, its exit status /out/NAME.status, what it delivered below /out/NAME.
 job() {
     name=$1
@@ -8,7 +8,7 @@ job() {
     chmod 777 "/out/$name"
     code=0
     # shellcheck disable=SC2086 # options, one a word
-    "$@" "${nsbox:-/payload/nsbox}" exec --state-dir "/tmp/state-$(id -u)" --policy /payload/policy.json $options \
+    "$@" "${nsbox:-/payload/nsbox}" exec --state-dir "/tmp/state-$(id -u)" --policy "${policy:-/payload/policy.json}" $options \
         --in /payload/txhousing.csv --in /payload/summarise.py --deliver "/out/$name" --result "/out/$name.json" \
         -- python3 /in/summarise.py >"/out/$name.txt" 2>&1 || code=$?
     echo "$code" >"/out/$name.status"
@@ -30,4 +30,4 @@ gotests() {
 
 # Nothing else may be weaker here.
 options='--allow-degraded out_storage'
-export NSBOX_BIN=/payload/nsbox NSBOX_LIMITS_RUNS=$(cat /payload/runs)
+export NSBOX_BIN=/payload/nsbox NSBOX_TEST_ALL=$(cat /payload/whole)
