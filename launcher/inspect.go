@@ -241,16 +241,8 @@ func capNames(sets [3]uint64) string {
 func (in *inspection) tried() {
 	r := in.box.Report
 	if in.spec.LandlockABI > 0 {
-		const denied = "a permitted open succeeds, one that modes and mounts allow fails with EACCES"
-		row := attest.Row{Restriction: "landlock", Requested: fmt.Sprintf("ABI %d, %d rules", in.spec.LandlockABI, len(nsexec.Grants(in.spec.Root))),
-			Shown: denied, Where: "steps control-landlock and probe-landlock", Grade: attest.Probed, Status: attest.Enforced}
-		switch {
-		case r.Control == nil || r.Landlock == nil:
-			row.Shown, row.Status = absent, attest.Mismatch
-		case *r.Control < 0 || *r.Landlock != -int64(unix.EACCES):
-			row.Shown, row.Status = "the permitted open: "+answer(*r.Control)+", the other: "+answer(*r.Landlock), attest.Mismatch
-		}
-		in.rows = append(in.rows, row)
+		in.triedBoth("landlock", fmt.Sprintf("ABI %d, %d rules: a permitted open succeeds, one that modes and mounts allow fails with EACCES", in.spec.LandlockABI, len(nsexec.Grants(in.spec.Root))),
+			"steps control-landlock and probe-landlock", r.Landlock, succeeded, unix.EACCES)
 	}
 	in.row("nested-user-namespaces", "ENOSPC", answer(r.NestedUserNS), "step probe-nested-userns: unshare of a user namespace, before the filter", attest.Probed)
 	program := attest.Row{Restriction: "seccomp-program", Requested: in.spec.Filter.Digest(), Shown: fmt.Sprintf("%d instructions, accepted by seccomp(2)", in.spec.Filter.Len()),
@@ -260,6 +252,36 @@ func (in *inspection) tried() {
 	}
 	in.rows = append(in.rows, program)
 	in.row("seccomp-effect", "EPERM", answer(r.Filtered), "step probe-seccomp: unshare of nothing", attest.Probed)
+}
+
+// triedBoth is a row for forbidden acts beside a permitted one of their kind, which
+// shows that the refusal is the restriction's own.
+func (in *inspection) triedBoth(name, want, where string, t *nsexec.Tried, permitted func(int64) bool, refusal unix.Errno) {
+	r := attest.Row{Restriction: name, Requested: want, Shown: absent, Where: where, Grade: attest.Probed, Status: attest.Mismatch}
+	if t != nil {
+		r.Shown = "the permitted: " + outcome(t.Control) + "; the forbidden:"
+		others := 0
+		for _, f := range t.Forbidden {
+			r.Shown += " " + outcome(f)
+			if f != -int64(refusal) {
+				others++
+			}
+		}
+		if permitted(t.Control) && len(t.Forbidden) > 0 && others == 0 {
+			r.Status = attest.Enforced
+		}
+	}
+	in.rows = append(in.rows, r)
+}
+
+func succeeded(result int64) bool { return result >= 0 }
+
+// outcome is answer for a call whose number on success says nothing.
+func outcome(result int64) string {
+	if succeeded(result) {
+		return "succeeded"
+	}
+	return answer(result)
 }
 
 // keyring compares serials: keys of the caller's session would be readable inside.

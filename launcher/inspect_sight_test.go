@@ -194,14 +194,13 @@ func (v *sight) parsed() *seen {
 func goodBox(pl *Plan) *nsexec.Box {
 	u, g := uint32(pl.Box.UID), uint32(pl.Box.GID)
 	null := unix.Mkdev(1, 3)
-	control, landlock := int64(3), -int64(unix.EACCES)
 	set := setUpCaps(&pl.Box)
 	return &nsexec.Box{InitPID: 701, ChildPID: 702, Init: nsexec.InitReport{Environment: 2, DeathSignal: 9, Streams: [3]uint64{null, null, null}, Descriptors: 0b1111},
 		Report: &nsexec.Report{UIDs: [3]uint32{u, u, u}, GIDs: [3]uint32{g, g, g}, Session: 2, Keyring: 2000002, Dir: "/scratch", Hostname: hostname, Domainname: nsexec.NoDomain, Inotify: [2]string{nsexec.InotifyInstances, nsexec.InotifyWatches}, Cgroup: "1:cpu:/\n0::/\n",
 			Descriptors: []int{0, 1, 2, 3, nsexec.PrivateDescriptors},
 			SetUpCaps:   set, DeathSignal: 9, OldNumber: -int64(unix.EBADF), CloseOnExec: []int64{unix.FD_CLOEXEC},
-			Files:   map[int]nsexec.FileID{0: {Rdev: null, Type: unix.S_IFCHR}, 1: pipe(91), 2: pipe(92)},
-			Control: &control, Landlock: &landlock, NestedUserNS: -int64(unix.ENOSPC), Filtered: -int64(unix.EPERM)}}
+			Files:    map[int]nsexec.FileID{0: {Rdev: null, Type: unix.S_IFCHR}, 1: pipe(91), 2: pipe(92)},
+			Landlock: &nsexec.Tried{Control: 3, Forbidden: []int64{-int64(unix.EACCES)}}, NestedUserNS: -int64(unix.ENOSPC), Filtered: -int64(unix.EPERM)}}
 }
 
 // mismatches of a doctored sight and report.

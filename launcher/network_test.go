@@ -3,11 +3,12 @@ package launcher
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"nsbox/launcher/attest"
 	"nsbox/launcher/broker"
@@ -159,11 +160,20 @@ func TestSocketFilesArePlanned(t *testing.T) {
 			if pl.workload.Digest() != seccompgen.Workload(want).Digest() || pl.Box.NoUnixPaths != live {
 				t.Errorf("%s, live %v: another filter, or no unix paths is %v", name, live, pl.Box.NoUnixPaths)
 			}
-			in := &inspection{box: &nsexec.Box{}, spec: &pl.Box, seen: &seen{}}
-			in.network()
-			at := slices.IndexFunc(in.rows, func(r attest.Row) bool { return r.Restriction == "socket-files" })
-			if (at >= 0) != live || live && in.rows[at].Status != attest.Mismatch {
-				t.Errorf("%s, live %v: a box that has tried nothing shows %+v", name, live, in.rows)
+			const eperm = -int64(unix.EPERM)
+			for answers, want := range map[*nsexec.Tried]attest.Status{
+				nil: attest.Mismatch,
+				{Control: 5, Forbidden: []int64{eperm, eperm}}:               attest.Enforced,
+				{Control: 5, Forbidden: []int64{6, eperm}}:                   attest.Mismatch,
+				{Control: 5, Forbidden: []int64{eperm, -int64(unix.EINVAL)}}: attest.Mismatch,
+				{Control: eperm, Forbidden: []int64{eperm, eperm}}:           attest.Mismatch,
+			} {
+				in := &inspection{box: &nsexec.Box{Report: &nsexec.Report{SocketFile: answers}}, spec: &pl.Box, seen: &seen{}}
+				in.network()
+				at := slices.IndexFunc(in.rows, func(r attest.Row) bool { return r.Restriction == "socket-files" })
+				if (at >= 0) != live || live && in.rows[at].Status != want {
+					t.Errorf("%s, live %v: %+v shows %+v", name, live, answers, in.rows)
+				}
 			}
 		}
 	}
@@ -230,8 +240,11 @@ func TestNetworkRows(t *testing.T) {
 		return &seen{netDev: []byte(netDevText), fibTrie: []byte(fib + fib), ifInet6: []byte(strings.Repeat("0", 31) + "1 01 80 10 80       lo\n"),
 			route: []byte("Iface\tDestination\tGateway\n"), route6: []byte(route6Text), tcp: []byte(tcpText), tcp6: []byte(tcp6Text)}
 	}
-	rows := func(v *seen) map[string]string {
-		in := &inspection{box: &nsexec.Box{}, spec: &pl.Box, seen: v}
+	tried := func() *nsexec.Report {
+		return &nsexec.Report{Connect: &nsexec.Tried{Control: -int64(unix.ECONNREFUSED), Forbidden: []int64{-int64(unix.EACCES)}}, Datagram: &nsexec.Tried{Control: 5, Forbidden: []int64{-int64(unix.EPERM)}}}
+	}
+	rows := func(v *seen, r *nsexec.Report) map[string]string {
+		in := &inspection{box: &nsexec.Box{Report: r}, spec: &pl.Box, seen: v}
 		in.network()
 		out := map[string]string{}
 		for _, r := range in.rows {
@@ -241,14 +254,33 @@ func TestNetworkRows(t *testing.T) {
 		}
 		return out
 	}
-	// A box without steps has not been probed; everything else is as it should be.
-	unprobed := map[string]string{"landlock-connect": "the step was not part of the set-up", "socket-filter": "the step was not part of the set-up"}
-	if got := rows(good()); fmt.Sprint(got) != fmt.Sprint(unprobed) {
+	if got := rows(good(), tried()); len(got) != 0 {
 		t.Errorf("control: %v", got)
+	}
+	for name, c := range map[string]struct {
+		doctor func(*nsexec.Report)
+		row    string
+	}{
+		"an unlisted port is open":        {func(r *nsexec.Report) { r.Connect.Forbidden[0] = -int64(unix.ECONNREFUSED) }, "landlock-connect"},
+		"somebody listens on it":          {func(r *nsexec.Report) { r.Connect.Forbidden[0] = 0 }, "landlock-connect"},
+		"no port can be connected to":     {func(r *nsexec.Report) { r.Connect.Control = -int64(unix.EACCES) }, "landlock-connect"},
+		"the control finds a listener":    {func(r *nsexec.Report) { r.Connect.Control = 0 }, "landlock-connect"},
+		"connect not tried":               {func(r *nsexec.Report) { r.Connect = nil }, "landlock-connect"},
+		"datagrams":                       {func(r *nsexec.Report) { r.Datagram.Forbidden[0] = 6 }, "socket-filter"},
+		"refused for want of descriptors": {func(r *nsexec.Report) { r.Datagram.Forbidden[0] = -int64(unix.EMFILE) }, "socket-filter"},
+		"no stream either":                {func(r *nsexec.Report) { r.Datagram.Control = -int64(unix.EPERM) }, "socket-filter"},
+		"no socket tried":                 {func(r *nsexec.Report) { r.Datagram = nil }, "socket-filter"},
+	} {
+		r := tried()
+		c.doctor(r)
+		got := rows(good(), r)
+		if _, ok := got[c.row]; !ok || len(got) != 1 {
+			t.Errorf("%s: mismatches %v, want %s alone", name, got, c.row)
+		}
 	}
 	noIPv6 := good()
 	noIPv6.ifInet6 = nil
-	if got := rows(noIPv6); len(got) != 2 {
+	if got := rows(noIPv6, tried()); len(got) != 0 {
 		t.Errorf("an interface without ::1: %v", got)
 	}
 	for name, c := range map[string]struct {
@@ -271,9 +303,9 @@ func TestNetworkRows(t *testing.T) {
 	} {
 		v := good()
 		c.doctor(v)
-		got := rows(v)
-		if _, ok := got[c.row]; !ok || len(got) != 3 {
-			t.Errorf("%s: mismatches %v, want one more, %s", name, got, c.row)
+		got := rows(v, tried())
+		if _, ok := got[c.row]; !ok || len(got) != 1 {
+			t.Errorf("%s: mismatches %v, want %s alone", name, got, c.row)
 		}
 	}
 }

@@ -96,17 +96,6 @@ func (b *Box) lastWord() *StepError {
 // box is left.
 func (b *Box) Done() <-chan Exit { return b.done }
 
-// HasStep reports whether the set-up had a step of that name. One whose result its
-// rule does not allow ends the box, so in a box that is up it has been obeyed.
-func (b *Box) HasStep(name string) bool {
-	for i := range b.steps {
-		if b.steps[i].Name == name {
-			return true
-		}
-	}
-	return false
-}
-
 // Kill ends every process of the box. It may be called at any time and more than once.
 func (b *Box) Kill() error {
 	b.mu.Lock()

@@ -186,7 +186,7 @@ func TestOrder(t *testing.T) {
 	for _, s := range p.Steps[positions(p, "seccomp")[0]+1:] {
 		tail = append(tail, s.Name)
 	}
-	if want := []string{"probe-seccomp", "control-stream", "control-stream-close", "probe-datagram", "ready", "wait-for-go", "exec-workload"}; !slices.Equal(tail, want) {
+	if want := []string{"probe-seccomp", "control-stream", "probe-datagram", "ready", "wait-for-go", "exec-workload"}; !slices.Equal(tail, want) {
 		t.Errorf("after seccomp come %q, want %q", tail, want)
 	}
 	// pid 1 continues straight into its exec; the child's part starts where fork jumps to.

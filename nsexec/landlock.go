@@ -189,18 +189,18 @@ func (c *compiler) landlock() (probe func()) {
 // landlockProbe tries what file modes allow and only Landlock denies, next to
 // a control of the same kind that must succeed.
 func (c *compiler) landlockProbe(grants []Grant) {
-	control, probe := c.place("control", 8), c.place("landlock", 8)
+	control, probe := c.placeTried("landlock", 1)
 	have := map[string]Access{}
 	for _, n := range c.spec.Root {
 		have[n.Path] = n.Access
 	}
 	if _, ok := have["/dev/zero"]; ok && have["/dev/zero"]&Write == 0 && have["/dev/null"]&Write != 0 {
 		c.add("control-landlock", "shows that a refusal below is not a general one", unix.SYS_OPENAT, neg(atFDCWD), str("/dev/null"), imm(unix.O_WRONLY|unix.O_CLOEXEC)).into(control).anyResult()
-		c.add("probe-landlock", "mode and mount would allow this write; Landlock must not", unix.SYS_OPENAT, neg(atFDCWD), str("/dev/zero"), imm(unix.O_WRONLY|unix.O_CLOEXEC)).into(probe).anyResult()
+		c.add("probe-landlock", "mode and mount would allow this write; Landlock must not", unix.SYS_OPENAT, neg(atFDCWD), str("/dev/zero"), imm(unix.O_WRONLY|unix.O_CLOEXEC)).into(probe[0]).anyResult()
 		return
 	}
 	c.add("control-landlock", "shows that a refusal below is not a general one", unix.SYS_OPENAT, neg(atFDCWD), str("/"), imm(unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)).into(control).anyResult()
 	if have["/"]&List == 0 {
-		c.add("probe-landlock", "mode and mount would allow listing the root; Landlock must not", unix.SYS_OPENAT, neg(atFDCWD), str("/"), imm(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)).into(probe).anyResult()
+		c.add("probe-landlock", "mode and mount would allow listing the root; Landlock must not", unix.SYS_OPENAT, neg(atFDCWD), str("/"), imm(unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)).into(probe[0]).anyResult()
 	}
 }

@@ -71,8 +71,8 @@ func TestEveryEndpointStepLeftOut(t *testing.T) {
 	plain := mustCompile(t, workloadSpec())
 	leaveOutEach(t, endpointSpec(), map[string]string{
 		"route:": "launcher: the attestation's routes", "bind:": "launcher: the attestation's listeners", "listen:": "launcher: the attestation's listeners",
-		"landlock-connect-": "the box: one port less is granted", "control-connect": itself, "probe-connect": itself, "probe-connect-close": "launcher: the row on open descriptors",
-		"control-stream": itself, "control-stream-close": "nobody: the socket is close-on-exec", "probe-datagram": itself,
+		"landlock-connect-": "the box: one port less is granted", "control-connect": itself, "probe-connect": itself, "probe-connect-close": "nobody: the socket is close-on-exec",
+		"control-stream": itself, "probe-datagram": itself,
 	}, func(name string) bool { return len(positions(plain, name)) == 0 })
 }
 
@@ -82,7 +82,7 @@ func TestEverySocketFileStepLeftOut(t *testing.T) {
 	const itself, closed = "it only shows or proves; the row it feeds is a mismatch or missing", "nobody: the socket is close-on-exec"
 	plain, endpoints := mustCompile(t, workloadSpec()), mustCompile(t, endpointSpec())
 	leaveOutEach(t, liveSpec(), map[string]string{
-		"probe-socket-file-datagram": itself, "control-unix-stream": itself, "control-unix-close": closed, "probe-socket-file": itself,
+		"probe-socket-file-datagram": itself, "control-unix-stream": itself, "probe-socket-file": itself,
 	}, func(name string) bool { return len(positions(plain, name)) == 0 })
 	leaveOutEach(t, liveEndpointSpec(), map[string]string{
 		"probe-socket-file-datagram": itself, "control-pair-close-": closed, "probe-socket-file": itself,

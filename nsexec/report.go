@@ -31,6 +31,15 @@ const poison = 0xa5
 // polled is how many descriptors are asked about where no /proc lists them all.
 const polled = 128
 
+// placeTried is place for the results of a Tried with n forbidden acts.
+func (c *compiler) placeTried(name string, n int) (control Ref, forbidden []Ref) {
+	r := c.place(name, 8+8*n)
+	for i := range n {
+		forbidden = append(forbidden, Ref{r.Slot, r.Off + 8 + 8*i})
+	}
+	return r, forbidden
+}
+
 // startReport makes the one piece of memory that is sent with one write.
 func (c *compiler) startReport() {
 	c.report = c.prog.slot("report", reportSize)
@@ -160,11 +169,25 @@ type Report struct {
 	Files       map[int]FileID // behind the program's descriptors that the launcher knows
 	Names       []int64        // raw results of opening Spec.Open, in its order
 
-	// Raw results of what was tried. A probe that the program does not hold is nil.
-	Control, Landlock *int64
-	NestedUserNS      int64 // unshare of a user namespace, before the filter
-	Filter            int64 // seccomp(2) itself
-	Filtered          int64 // unshare of nothing, after it
+	// What was tried; nil where the program does not hold the attempt.
+	Landlock *Tried // an open that Landlock lets through, and one that only it forbids
+	Connect  *Tried // a connect to a listed port that nobody listens on, and to one not listed
+	Datagram *Tried // a stream socket and a datagram socket, under the filter
+
+	// SocketFile is a socket that leads nowhere, a datagram socket that may hold a
+	// path, and a way for a stream to one, under the filter.
+	SocketFile *Tried
+
+	NestedUserNS int64 // unshare of a user namespace, before the filter
+	Filter       int64 // seccomp(2) itself
+	Filtered     int64 // unshare of nothing, after it
+}
+
+// Tried are the kernel's raw answers to a permitted act, and to forbidden ones of
+// its kind.
+type Tried struct {
+	Control   int64
+	Forbidden []int64
 }
 
 // FileID is what fstat(2) says of a descriptor.
@@ -215,7 +238,16 @@ func parseReport(msg []byte, fields []field) (*Report, error) {
 	}
 	r.DeathSignal, r.OldNumber = int64(u32(at("deathsignal"), 0)), word("oldnumber")
 	r.NestedUserNS, r.Filter, r.Filtered = word("nested"), word("filter"), word("filtered")
-	r.Control, r.Landlock = maybe("control"), maybe("landlock")
+	for name, to := range map[string]**Tried{"landlock": &r.Landlock, "connect": &r.Connect, "datagram": &r.Datagram, "socketfile": &r.SocketFile} {
+		b := at(name)
+		if b == nil {
+			continue
+		}
+		*to = &Tried{Control: word(name)}
+		for b = b[8:]; len(b) > 0; b = b[8:] {
+			(*to).Forbidden = append((*to).Forbidden, int64(binary.NativeEndian.Uint64(b)))
+		}
+	}
 	for _, name := range []string{"gocloses", "selfcloses"} {
 		if v := maybe(name); v != nil {
 			r.CloseOnExec = append(r.CloseOnExec, *v)
