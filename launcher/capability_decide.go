@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,6 +58,7 @@ type Decision struct {
 	Policy       PolicyRef     `json:"policy"`
 	PolicyDigest string        `json:"policy_digest"`
 	Request      Capabilities  `json:"request"`
+	Inputs       []InputDigest `json:"inputs"` // as they were read; exec refuses a plan whose inputs have changed
 	Grants       []Grant       `json:"grants"`
 	Rows         []DecisionRow `json:"restrictions"`
 	Degraded     []Degradation `json:"degraded"`
@@ -85,28 +87,22 @@ func Consider(b Backend, req Request, destinations []endpoint.Endpoint) *Decisio
 		return d.refuse(err)
 	}
 	f, factsErr := b.survey(req, p)
-	d = decide(b, req, p, src, f, factsErr, destinations)
+	var inputsErr error
 	if _, real := b.(namespaces); real {
-		if err := checkInputs(req, p); err != nil {
-			d.refuse(err)
-			d.Verdict, d.Digest, d.Plan = VerdictRefuse, "", nil
-		}
+		var files []rootfs.Staged
+		files, inputsErr = rootfs.Foresee(context.Background(), req.toStage(), p.Limits().Input)
+		f.Inputs = inputDigests(files)
+	}
+	d = decide(b, req, p, src, f, factsErr, destinations)
+	if inputsErr != nil {
+		d.refuse(inputsErr)
+		d.Verdict, d.Digest, d.Plan = VerdictRefuse, "", nil
 	}
 	return d
 }
 
-// checkInputs finds what staging would refuse. The plan does not cover it: the
-// files may change before exec copies them.
-func checkInputs(req Request, p *policy.Policy) error {
-	var in []rootfs.Input
-	for _, i := range req.Inputs {
-		in = append(in, rootfs.Input{Path: i.Path, Name: i.Name})
-	}
-	return rootfs.Check(in, p.Limits().Input)
-}
-
 func newDecision(b Backend, src policy.Source) *Decision {
-	return &Decision{Schema: PlanSchema, Backend: b.Name(), Verdict: VerdictRefuse, Reasons: []Reason{}, Grants: []Grant{}, Rows: []DecisionRow{}, Degraded: []Degradation{},
+	return &Decision{Schema: PlanSchema, Backend: b.Name(), Verdict: VerdictRefuse, Reasons: []Reason{}, Inputs: []InputDigest{}, Grants: []Grant{}, Rows: []DecisionRow{}, Degraded: []Degradation{},
 		Request: Capabilities{Argv: []string{}, ReadPaths: []string{}, WritePaths: []string{}, Destinations: []endpoint.Endpoint{}, Environment: []string{}},
 		Policy:  PolicyRef{Source: src.Arg}, PolicyDigest: src.Digest}
 }
@@ -124,6 +120,7 @@ func (d *Decision) refuse(err error) *Decision {
 // kept the facts from being whole.
 func decide(b Backend, req Request, p *policy.Policy, src policy.Source, f Facts, factsErr error, destinations []endpoint.Endpoint) *Decision {
 	d := newDecision(b, src)
+	d.Inputs = append(d.Inputs, f.Inputs...)
 	d.Policy = PolicyRef{ID: p.PolicyID, Version: p.PolicyVersion, Workload: p.WorkloadID, Source: src.Arg}
 	if b.Name() == SimulatedName {
 		// Nothing is enforced, so nothing can be weaker.
@@ -160,7 +157,7 @@ func decide(b Backend, req Request, p *policy.Policy, src policy.Source, f Facts
 		return d
 	}
 	pl.Box.SharedVM = sharedVM
-	if d.Digest, err = pl.Digest(); err != nil {
+	if d.Digest, err = pl.Digest(f.Inputs); err != nil {
 		return d.refuse(err)
 	}
 	d.Verdict, d.Plan, d.Degraded = VerdictRun, pl, append(d.Degraded, pl.Degraded...)

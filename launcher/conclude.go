@@ -43,7 +43,9 @@ func (r *run) conclude(e ending) {
 // finish is the one way out of an attempt that exists.
 func (r *run) finish(gone bool) {
 	r.stopBroker()
-	r.res.Digests.Plan, _ = r.planDigest() // its error has stopped the run before "go"
+	if r.planDigest != nil {
+		r.res.Digests.Plan, _ = r.planDigest() // its error has stopped the run before "go"
+	}
 	f := &finalizer{store: r.store, wiping: wiping{r.gathered.facts, r.self, r.filters.init, r.state.cache()}, root: r.gathered.cgroup, cpu: r.gathered.facts.CPU, res: &r.res, plan: r.plan, att: r.att, group: r.group, self: r.self, init: r.filters.init, cache: r.state.cache(), staged: r.staged, held: r.held, copied: copiesIn(r.att.dir, r.plan.Exporter.Bounds.Slots()), deadline: r.deadline()}
 	t := time.Now()
 	if f.stopBy = r.stopBy; f.stopBy.IsZero() {

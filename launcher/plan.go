@@ -40,6 +40,10 @@ type Facts struct {
 	// Slot is which of Identity's; the launcher holds its lock.
 	Slot int
 	Out  OutFacts // provisioned storage for /out
+
+	// Inputs are what /in will hold, sorted by name. Only a plan that is shown has
+	// them before they are staged.
+	Inputs []InputDigest
 }
 
 // Plan is what will be done, decided before anything is. It is never changed;
@@ -391,14 +395,17 @@ func ExportBounds(p *policy.Policy) exporter.Bounds {
 	return b
 }
 
-// Digest is "sha256:" and the digest of the plan's JSON, which is canonical:
-// struct order is fixed and maps are sorted. The host ids in it are those of
-// slot 0: which slot is free is a fact of the attempt, as its paths are, and its
-// journal and attestation name the real ones.
-func (pl *Plan) Digest() (string, error) {
+// Digest is "sha256:" and the digest of the JSON of the plan and of the inputs that
+// /in holds, sorted by name. It is canonical: struct order is fixed and maps are
+// sorted. The host ids in it are those of slot 0: which slot is free is a fact of
+// the attempt, as its paths are, and its journal and attestation name the real ones.
+func (pl *Plan) Digest(inputs []InputDigest) (string, error) {
 	c := *pl
 	c.Box.Identity, c.Exporter.Identity = pl.firstBox, pl.firstExporter
-	data, err := json.Marshal(&c)
+	data, err := json.Marshal(struct {
+		*Plan
+		Inputs []InputDigest `json:"inputs"`
+	}{&c, append([]InputDigest{}, inputs...)})
 	if err != nil {
 		return "", err
 	}

@@ -147,7 +147,7 @@ func mustPlan(t testing.TB, f Facts) *Plan {
 
 func mustDigest(t testing.TB, pl *Plan) string {
 	t.Helper()
-	d, err := pl.Digest()
+	d, err := pl.Digest(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func TestDigestDoesNotDependOnTheSlot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := pl.Digest()
+		d, err := pl.Digest(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

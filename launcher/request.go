@@ -24,7 +24,7 @@ type Request struct {
 	RootAdd       []Bind    // --rootfs-add
 	Live          []Bind    // --ro
 	Terminal      *Terminal // nil: the streams are pipes
-	ExpectPlan    string    // digest that the plan must have; empty: any
+	ExpectPlan    string    // digest that the plan must have, inputs included; empty: any
 
 	// Observe is called after each journaled record, in order; it must not block.
 	Observe func(journal.Record)
@@ -51,6 +51,22 @@ type Bind = rootfs.Bind
 type Input struct {
 	Path string
 	Name string // below /in; empty: basename, or the directory's own contents
+}
+
+func (r Request) toStage() []rootfs.Input {
+	var in []rootfs.Input
+	for _, i := range r.Inputs {
+		in = append(in, rootfs.Input(i))
+	}
+	return in
+}
+
+func inputDigests(files []rootfs.Staged) []InputDigest {
+	out := []InputDigest{}
+	for _, f := range files {
+		out = append(out, InputDigest{Name: f.Name, Bytes: f.Bytes, SHA256: "sha256:" + f.SHA256})
+	}
+	return out
 }
 
 // Streams are the launcher's own ends. Nothing else is printed by Run.

@@ -161,7 +161,7 @@ type InputDigest struct {
 // Digests are lower-case hex SHA-256 values with a "sha256:" prefix.
 type Digests struct {
 	Policy string        `json:"policy"` // the policy file, or the preset
-	Plan   string        `json:"plan"`   // what nsbox plan shows
+	Plan   string        `json:"plan"`   // what nsbox plan shows, of plan and inputs; empty if the run ended before they were read
 	Filter string        `json:"filter"` // the compiled system-call filter
 	Inputs []InputDigest `json:"inputs"` // what was copied to /in
 }

@@ -78,7 +78,7 @@ type run struct {
 	state      *state
 	gathered   *gathered
 	plan       *Plan
-	planDigest func() (string, error)
+	planDigest func() (string, error) // nil until the inputs are staged, which it covers
 	att        *attempt
 	mark       *mark
 	slots      *slots

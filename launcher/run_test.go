@@ -22,7 +22,6 @@ func TestFinishClosesOnlyItsOwn(t *testing.T) {
 	r.state, r.gathered = s, &gathered{}
 	r.plan = &Plan{Limits: policy.Limits{}}
 	r.plan.Limits.Attempt.Cleanup, r.plan.Limits.Attempt.Deadline = time.Minute, time.Hour
-	r.planDigest = r.plan.Digest
 	r.att, err = s.attempt(id)
 	must(t, err)
 	must(t, r.att.record(journal.Attempt, nil))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,9 +69,6 @@ func (r *run) decide(ctx context.Context, id string) error {
 		return err
 	}
 	r.plan.Box.SharedVM = sharedVM
-	// Marshalling the plan takes as long as some namespaces; it is joined before "go".
-	r.planDigest = sync.OnceValues(r.plan.Digest)
-	go r.planDigest()
 	r.res.Degraded = append(r.res.Degraded, r.plan.Degraded...)
 	r.phase("plan", t)
 	return nil
@@ -121,6 +117,9 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	if err := r.stage(ctx); err != nil {
 		return nil, err
 	}
+	// Marshalling the plan takes as long as some namespaces; it is joined before "go".
+	r.planDigest = sync.OnceValues(func() (string, error) { return r.plan.Digest(r.res.Digests.Inputs) })
+	go r.planDigest()
 	t = r.phase("stage", t)
 	if err := r.route(ctx); err != nil {
 		return nil, err
@@ -157,7 +156,7 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	err = <-synced
 	digest, digestErr := r.planDigest()
 	if want := r.req.ExpectPlan; digestErr == nil && want != "" && digest != want {
-		digestErr = reason.New(reason.PlanChanged, "the plan", "policy, command or host changed since it was shown: "+digest+" is not "+want, "look at nsbox plan again")
+		digestErr = reason.New(reason.PlanChanged, "the plan", "policy, command, inputs or host changed since it was shown: "+digest+" is not "+want, "look at nsbox plan again")
 	}
 	err = errors.Join(digestErr, err)
 	for _, e := range []journal.Event{journal.BoxUp, journal.Go} {
@@ -213,18 +212,12 @@ func (r *run) stage(ctx context.Context) error {
 	if err := r.att.record(journal.StagingIntent, map[string]string{"path": dst}); err != nil {
 		return err
 	}
-	var in []rootfs.Input
-	for _, i := range r.req.Inputs {
-		in = append(in, rootfs.Input{Path: i.Path, Name: i.Name})
-	}
 	r.staged = dst
-	files, err := r.tellingStage(ctx, dst, in)
+	files, err := r.tellingStage(ctx, dst, r.req.toStage())
 	if err != nil {
 		return err
 	}
-	for _, f := range files {
-		r.res.Digests.Inputs = append(r.res.Digests.Inputs, InputDigest{Name: f.Name, Bytes: f.Bytes, SHA256: "sha256:" + strings.TrimPrefix(f.SHA256, "sha256:")})
-	}
+	r.res.Digests.Inputs = inputDigests(files)
 	return r.att.record(journal.StagingMade, map[string]string{"files": fmt.Sprint(len(files))})
 }
 

@@ -80,6 +80,7 @@ func untoldFacts() map[string]struct {
 		"Host.OutMounts":     {why: survey},
 		"Store":              {why: "a path of nsbox's own; without it denied_mounts speaks of more"},
 		"Out":                {untell: func(b *fake) { b.facts.Out = OutFacts{} }, ids: "degraded_not_allowed"},
+		"Inputs":             {why: "staging reads them itself, and the digest of the plan says what it read"},
 		"Slot":               {untell: func(b *fake) { b.facts.Slot = -1 }, ids: "identity_slots_exhausted"},
 	}
 }

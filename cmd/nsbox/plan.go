@@ -30,7 +30,7 @@ func planWording(texts map[string]words) {
 		"plan":                  {"", "", "Say what exec would enforce, how, and whether it would run; run nothing."},
 		"plan CMD":              {"", "", "The program and its arguments."},
 		"plan --policy":         {groupRuns, "FILE|PRESET", "The policy to hold the run against; without it the preset tool."},
-		"plan --in":             {groupRuns, "PATH[:NAME]", "An input, as for exec: looked at, and not read."},
+		"plan --in":             {groupRuns, "PATH[:NAME]", "An input, as for exec: read and hashed, not copied."},
 		"plan --connect":        {groupRuns, "HOST:PORT", "Ask for this network destination too. Repeat for more."},
 		"plan --json":           {groupOut, "", "Print one JSON document."},
 		"plan --limit":          {groupEnforced, "KEY=VALUE,...", "Make limits of the policy tighter, as for exec."},
@@ -51,8 +51,9 @@ func planDetails() string {
 The decision is made by the code that exec runs, over the same facts. Nothing
 is executed and no box is made; like exec, plan tries whether a cgroup can be
 created. A restriction is enforced, degraded by your word, unsupported, unknown
-(which counts as unsupported) or blocked by the policy itself. The inputs are
-looked at as exec will, but the plan's digest does not cover what they hold.
+(which counts as unsupported) or blocked by the policy itself. The plan's digest
+covers the bytes of the inputs: exec --plan DIGEST refuses once policy, command,
+inputs or host have changed. With --backend simulated no input is read.
 
 Exit status 0 means RUN, 125 REFUSE.
 
@@ -143,6 +144,9 @@ func planText(d *launcher.Decision) string {
 			word = "allowed"
 		}
 		fmt.Fprintf(&b, "%-13s%-15s%s\n", word, g.Capability, hanging(g.Requested+" / "+g.Rule))
+	}
+	for _, in := range d.Inputs {
+		fmt.Fprintf(&b, "%-13s%-15s%s\n", "read", "input", hanging(fmt.Sprintf("/in/%s / %s, %s", in.Name, count(in.Bytes, "byte"), in.SHA256)))
 	}
 	fmt.Fprintf(&b, "\n%s\n", d.Verdict)
 	for _, r := range d.Reasons {

@@ -12,7 +12,7 @@ const (
 	BackendUnsupported ID = "backend_unsupported"
 	// BackendUnknown means that no backend of that name exists.
 	BackendUnknown ID = "backend_unknown"
-	// PlanChanged means that the plan made for the run is not the one whose digest was given: policy, command or host have changed in between.
+	// PlanChanged means that the plan made for the run is not the one whose digest was given: policy, command, inputs or host have changed in between.
 	PlanChanged ID = "plan_changed"
 	// TraceFile means that the trace cannot be written; a run that was to be traced and is not counts as failed.
 	TraceFile ID = "trace_file"

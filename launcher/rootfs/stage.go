@@ -69,9 +69,22 @@ func StageCounted(ctx context.Context, dst string, inputs []Input, maxBytes int6
 	if err := unix.Fchmod(fd, 0o755); err != nil {
 		return nil, stagingFailed(dst, err)
 	}
+	return stageAll(ctx, fd, inputs, maxBytes, copied)
+}
+
+// Foresee is Stage without the copy: what Stage would put below /in, read and
+// hashed, and what it would refuse. Nothing is made.
+func Foresee(ctx context.Context, inputs []Input, maxBytes int64) ([]Staged, error) {
+	return stageAll(ctx, nowhere, inputs, maxBytes, new(atomic.Int64))
+}
+
+// nowhere is the descriptor of a target into which nothing is written.
+const nowhere = -1
+
+func stageAll(ctx context.Context, dst int, inputs []Input, maxBytes int64, copied *atomic.Int64) ([]Staged, error) {
 	s := &stager{ctx: ctx, limit: maxBytes, left: maxBytes, claims: map[string]string{}, buf: make([]byte, copyBuffer), copied: copied}
 	for _, in := range inputs {
-		if err := s.input(fd, in); err != nil {
+		if err := s.input(dst, in); err != nil {
 			return nil, err
 		}
 	}
@@ -79,7 +92,7 @@ func StageCounted(ctx context.Context, dst string, inputs []Input, maxBytes int6
 	return s.done, nil
 }
 
-// stager is the state of one Stage call.
+// stager is the state of one call of Stage or Foresee.
 type stager struct {
 	ctx         context.Context
 	limit, left int64             // bytes
@@ -227,6 +240,9 @@ func (s *stager) subdir(src *source, dst int, rel, name string, depth int) error
 	full, err := s.claim(rel, name, src.host)
 	if err != nil {
 		return err
+	}
+	if dst == nowhere {
+		return s.dir(src, nowhere, full, depth)
 	}
 	if err := unix.Mkdirat(dst, name, 0o700); err != nil {
 		return stagingFailed("/in/"+full, err)

@@ -22,11 +22,13 @@ func (s *stager) file(src *source, dst int, rel, name string) error {
 	if src.stat.Size > s.left {
 		return s.tooLarge(src)
 	}
-	out, err := unix.Openat(dst, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return stagingFailed("/in/"+full, err)
+	out := nowhere
+	if dst != nowhere {
+		if out, err = unix.Openat(dst, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600); err != nil {
+			return stagingFailed("/in/"+full, err)
+		}
+		defer unix.Close(out)
 	}
-	defer unix.Close(out)
 	n, sum, err := s.copy(src, out)
 	if err != nil {
 		return err
@@ -37,8 +39,10 @@ func (s *stager) file(src *source, dst int, rel, name string) error {
 	if err := unchanged(src); err != nil {
 		return err
 	}
-	if err := unix.Fchmod(out, 0o644); err != nil {
-		return stagingFailed("/in/"+full, err)
+	if out != nowhere {
+		if err := unix.Fchmod(out, 0o644); err != nil {
+			return stagingFailed("/in/"+full, err)
+		}
 	}
 	s.left -= n
 	s.done = append(s.done, Staged{Name: full, Bytes: n, SHA256: sum})
@@ -64,7 +68,7 @@ func (s *stager) copy(src *source, out int) (n int64, sum string, err error) {
 			return 0, "", s.tooLarge(src)
 		}
 		h.Write(s.buf[:got])
-		for b := s.buf[:got]; len(b) > 0; {
+		for b := s.buf[:got]; len(b) > 0 && out != nowhere; {
 			var put int
 			err := retry(func() (err error) { put, err = unix.Write(out, b); return err })
 			if err != nil {

@@ -109,22 +109,25 @@ func withoutReference(t *testing.T, text string) string {
 	return strings.TrimRight(strings.TrimSpace(text[:at]), ",") + "\n}\n"
 }
 
-// TestOnlyThePlanThatWasShownRuns: with --plan a run whose policy, command or
-// host gives another plan is refused before its program starts.
+// TestOnlyThePlanThatWasShownRuns: with --plan a run whose policy, command, inputs
+// or host give another plan is refused before its program starts.
 func TestOnlyThePlanThatWasShownRuns(t *testing.T) {
 	harness.ForEach(t, func(t *testing.T, s *harness.Site) {
-		shown, status := planned(t, s, "--allow-degraded", degraded, "--", "python3", "-c", writes)
+		input := s.File("data.csv", "1\n") + ":data.csv"
+		shown, status := planned(t, s, "--allow-degraded", degraded, "--in", input, "--", "python3", "-c", writes)
 		if status != 0 {
 			t.Fatalf("%+v", shown)
 		}
 		trace := filepath.Join(s.Dir, "t.jsonl")
 		for name, flags := range map[string][]string{"alone": nil, "traced": {"--trace", trace}} {
-			if res, ran := executed(t, s, append([]string{"--policy", "sales-summary", "--plan", shown.PlanDigest}, flags...)...); !ran || res.ExitStatus != 0 {
+			if res, ran := executed(t, s, append([]string{"--policy", "sales-summary", "--in", input, "--plan", shown.PlanDigest}, flags...)...); !ran || res.ExitStatus != 0 {
 				t.Errorf("control, %s: ran %v, %+v", name, ran, res.Reason)
 			}
 			for what, changed := range map[string][]string{
-				"a limit":      {"--policy", "sales-summary", "--limit", "wall=7s", "--plan", shown.PlanDigest},
-				"another plan": {"--policy", "sales-summary", "--plan", strings.Replace(shown.PlanDigest, "sha256:", "sha256:0", 1)},
+				"a limit":      {"--policy", "sales-summary", "--limit", "wall=7s", "--in", input, "--plan", shown.PlanDigest},
+				"other bytes":  {"--policy", "sales-summary", "--in", s.File("other.csv", "2\n") + ":data.csv", "--plan", shown.PlanDigest},
+				"no input":     {"--policy", "sales-summary", "--plan", shown.PlanDigest},
+				"another plan": {"--policy", "sales-summary", "--in", input, "--plan", strings.Replace(shown.PlanDigest, "sha256:", "sha256:0", 1)},
 			} {
 				if res, ran := executed(t, s, append(changed, flags...)...); ran || res.Reason == nil || res.Reason.ID != reason.PlanChanged {
 					t.Errorf("%s, %s: ran %v, reason %+v", what, name, ran, res.Reason)

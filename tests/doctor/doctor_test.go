@@ -64,6 +64,12 @@ func TestExecRunsThePlanThatWasShown(t *testing.T) {
 		if other, _ := planned(t, s, "--allow-degraded", degraded, "--in", script, "--", "python3", "/in/job.py", "x"); other.PlanDigest == d.PlanDigest {
 			t.Error("another command, the same plan")
 		}
+		if err := os.WriteFile(script, []byte("print(2)"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if other, _ := planned(t, s, "--allow-degraded", degraded, "--in", script, "--", "python3", "/in/job.py"); other.PlanDigest == d.PlanDigest || other.Decision != "RUN" {
+			t.Errorf("other bytes in the input: %s, plan %s, was %s", other.Decision, other.PlanDigest, d.PlanDigest)
+		}
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -11,9 +12,9 @@ import (
 	"nsbox/launcher/reason"
 )
 
-// TestCheckForeseesStage holds both to one answer: what Check passes Stage
-// copies, and what Check refuses Stage refuses by the same id.
-func TestCheckForeseesStage(t *testing.T) {
+// TestForeseeIsStage holds both to one answer: the same names, sizes and digests,
+// or a refusal with the same id.
+func TestForeseeIsStage(t *testing.T) {
 	dir := t.TempDir()
 	at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
 	for _, d := range []string{"tree/sub", "linked", "pipes"} {
@@ -50,13 +51,10 @@ func TestCheckForeseesStage(t *testing.T) {
 		"a bad name":     {[]Input{{at("a"), ".."}}, 15, reason.InputBadName},
 		"a device named": {[]Input{{"/dev/null", "x"}}, 15, reason.InputSpecial},
 	} {
-		for who, err := range map[string]error{
-			"Check": Check(tc.in, tc.max),
-			"Stage": func() error {
-				_, err := Stage(context.Background(), filepath.Join(t.TempDir(), "in"), tc.in, tc.max)
-				return err
-			}(),
-		} {
+		dst := filepath.Join(t.TempDir(), "in")
+		staged, stageErr := Stage(context.Background(), dst, tc.in, tc.max)
+		foreseen, err := Foresee(context.Background(), tc.in, tc.max)
+		for who, err := range map[string]error{"Stage": stageErr, "Foresee": err} {
 			var got reason.ID
 			if err != nil {
 				got = reason.Of(err).ID
@@ -64,6 +62,9 @@ func TestCheckForeseesStage(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("%s, %s: %q (%v), want %q", name, who, got, err, tc.want)
 			}
+		}
+		if !slices.Equal(staged, foreseen) || (tc.want == "") != (len(staged) > 0) {
+			t.Errorf("%s: staged %v, foreseen %v", name, staged, foreseen)
 		}
 	}
 }
