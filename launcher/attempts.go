@@ -42,14 +42,18 @@ type AttemptInfo struct {
 	Path       string    `json:"path,omitempty"` // of the delivered artifact
 	SHA256     string    `json:"sha256,omitempty"`
 	Reconciled bool      `json:"reconciled"`
-	Policy     string    `json:"policy"`    // digest
-	KeepDays   int       `json:"keep_days"` // after its end, until gc may remove the record
+	Policy     string    `json:"policy"`        // digest
+	For        string    `json:"for,omitempty"` // "doctor": nsbox's own run; empty: the caller's
+	KeepDays   int       `json:"keep_days"`     // after its end, until gc may remove the record
 	Dir        string    `json:"dir"`
 	Open       []string  `json:"open"`           // intents without completion
 	Note       string    `json:"note,omitempty"` // what is wrong with the record
 
 	keepAudit int // days
 }
+
+// forWhom is the key of AttemptInfo.For in an attempt's first record.
+const forWhom = "for"
 
 // existingState opens a state directory without making one; nil if there is none.
 func existingState(dir string) (*state, error) {
@@ -265,6 +269,7 @@ func describe(r *remains, note string) AttemptInfo {
 		Workload: st.Outcome(), Artifact: r.data(journal.Outcome, "artifact"), Cleanup: r.data(journal.Outcome, "cleanup"),
 		Policy: r.data(journal.Attempt, "policy"), Reconciled: st.Has(journal.Reconciled), Open: []string{}, Note: note,
 	}
+	i.For = r.data(journal.Attempt, forWhom)
 	if w := r.data(journal.Outcome, "workload"); w != "" {
 		i.Workload = w
 	}

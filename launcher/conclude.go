@@ -121,7 +121,8 @@ func (r *run) deliver(f *finalizer) {
 		f.record(journal.DeliverAbandoned, nil)
 		return
 	}
-	f.record(journal.Delivered, map[string]string{"path": filepath.Join(dir, name)})
+	path = filepath.Join(dir, name) // whoever reads the result has another working directory
+	f.record(journal.Delivered, map[string]string{"path": path})
 	r.res.Delivery = f.copied.delivery(path, r.res.Artifact)
 	r.phase("deliver", t)
 }

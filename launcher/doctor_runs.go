@@ -97,7 +97,7 @@ func doctorPolicyText() ([]byte, error) {
 }
 
 // MakeRuns makes every evidence run, one after the other, with the given
-// runner. Their attempts stay in the state directory like any others.
+// runner. Their attempts stay in the state directory, marked as doctor's.
 func MakeRuns(ctx context.Context, req DoctorRequest, run Runner) ([]TestRun, error) {
 	st, err := openState(req.StateDir)
 	if err != nil {
@@ -136,7 +136,7 @@ func MakeRuns(ctx context.Context, req DoctorRequest, run Runner) ([]TestRun, er
 
 func (c runCase) make(ctx context.Context, req DoctorRequest, site string, run Runner) TestRun {
 	r := Request{
-		PolicyArg: site + "/policy.json", Argv: c.argv, Limits: c.limits, AllowDegraded: policy.Dimensions(), StateDir: req.StateDir, Cgroup: req.Cgroup,
+		PolicyArg: site + "/policy.json", Argv: c.argv, Limits: c.limits, AllowDegraded: policy.Dimensions(), StateDir: req.StateDir, Cgroup: req.Cgroup, For: "doctor",
 		Inputs: []Input{{Path: site + "/summary.csv"}},
 	}
 	if c.deliver {

@@ -40,6 +40,10 @@ type Request struct {
 	// so far; it must not block.
 	Staging func(int64)
 
+	// For says whose run it is where it is nsbox's own: "doctor". It stands beside the
+	// attempt; empty: the caller's.
+	For string
+
 	// Wait is how long to stand in line for a place; 0: refuse at once.
 	Wait time.Duration
 }

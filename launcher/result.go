@@ -130,7 +130,7 @@ type CleanupResult struct {
 // DeliveryResult says where the accepted artifact was published.
 type DeliveryResult struct {
 	Outcome string `json:"outcome"`        // a delivery outcome
-	Path    string `json:"path,omitempty"` // of the published file, or of the directory of several
+	Path    string `json:"path,omitempty"` // absolute; of the published file, or of the directory of several
 
 	// Paths are those of several files, in the order of artifact.files.
 	Paths []string `json:"paths,omitempty"`

@@ -85,9 +85,13 @@ func (r *run) setUp(ctx context.Context) (*nsexec.Box, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	a := r.att
-	if err := a.record(journal.Attempt, map[string]string{"attempt": a.id, "policy": r.res.Digests.Policy, "boot": r.gathered.facts.Host.BootID,
+	begun := map[string]string{"attempt": a.id, "policy": r.res.Digests.Policy, "boot": r.gathered.facts.Host.BootID,
 		"nonce": r.mark.Nonce, "dir": r.mark.Dir.String(), "ids": slotText(*r.mark.IDs), "out": r.store.ref().String(), "deliver": r.req.Deliver,
-		keepResults: strconv.Itoa(r.plan.Lifecycle.Retention.ResultsDays), keepAudit: strconv.Itoa(r.plan.Lifecycle.Retention.AuditDays)}); err != nil {
+		keepResults: strconv.Itoa(r.plan.Lifecycle.Retention.ResultsDays), keepAudit: strconv.Itoa(r.plan.Lifecycle.Retention.AuditDays)}
+	if r.req.For != "" {
+		begun[forWhom] = r.req.For
+	}
+	if err := a.record(journal.Attempt, begun); err != nil {
 		return nil, err
 	}
 	if err := r.canSample(); err != nil {

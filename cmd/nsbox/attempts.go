@@ -90,14 +90,17 @@ func listAttempts(c *console, f attemptsListFlags) error {
 	return nil
 }
 
-// resultWords is what came of an attempt in one word, and what is out of the
-// ordinary.
+// resultWords is what came of an attempt in one word, whose it was if not the
+// caller's, and what is out of the ordinary.
 func resultWords(a launcher.AttemptInfo) string {
 	words := []string{a.Artifact}
 	if a.Delivery == launcher.Delivered {
 		words[0] = a.Delivery
 	} else if a.Artifact == launcher.ArtifactAccepted {
 		words = append(words, a.Delivery)
+	}
+	if a.For != "" {
+		words = append(words, "by "+a.For)
 	}
 	switch {
 	case a.Reconciled:
@@ -162,6 +165,7 @@ func showAttempt(c *console, f attemptsShowFlags) error {
 		}
 	}
 	line("attempt", info.ID)
+	line("run by", info.For)
 	line("state", info.State)
 	line("started", info.Started.Format(time.RFC3339))
 	if !info.Ended.IsZero() {

@@ -67,6 +67,18 @@ func TestEvidenceConfirmsWhatThisHostShows(t *testing.T) {
 		if err != nil || strings.Count(string(text), `"CONFIRMED"`) != len(confirmed) || !strings.Contains(string(text), e.Digest) {
 			t.Errorf("%v: %d times CONFIRMED for %q", err, strings.Count(string(text), `"CONFIRMED"`), confirmed)
 		}
+		var list struct{ Attempts []launcher.AttemptInfo }
+		if err := json.Unmarshal(s.Raw("attempts", "--json", "--state-dir", s.State).Stdout, &list); err != nil || len(list.Attempts) != len(e.Runs) {
+			t.Errorf("%v: %d attempts, doctor made %d", err, len(list.Attempts), len(e.Runs))
+		}
+		for _, a := range list.Attempts {
+			if a.For != "doctor" {
+				t.Errorf("attempt %s is not marked as doctor's", a.ID)
+			}
+		}
+		if run := s.Raw("attempts", "--state-dir", s.State); strings.Count(string(run.Stdout), "by doctor") != len(e.Runs) {
+			t.Errorf("attempts does not say whose they are:\n%s", run.Stdout)
+		}
 		// Nothing but attempts, cache and lock stays behind.
 		entries, err := os.ReadDir(s.State)
 		if err != nil {
