@@ -71,7 +71,7 @@ func TestEveryEndpointStepLeftOut(t *testing.T) {
 	plain := mustCompile(t, workloadSpec())
 	leaveOutEach(t, endpointSpec(), map[string]string{
 		"route:": "launcher: the attestation's routes", "bind:": "launcher: the attestation's listeners", "listen:": "launcher: the attestation's listeners",
-		"landlock-connect-": "the box: one port less is granted", "control-connect": itself, "probe-connect": itself, "probe-connect-close": "nobody: the socket is close-on-exec",
+		"landlock-connect-": "the box: one port less is granted", "probe-connect-socket": itself, "control-connect": itself, "probe-connect": itself, "probe-connect-close": "nobody: the socket is close-on-exec",
 		"control-stream": itself, "probe-datagram": itself,
 	}, func(name string) bool { return len(positions(plain, name)) == 0 })
 }
