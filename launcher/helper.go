@@ -44,7 +44,6 @@ type helper struct {
 	nodes   []nsexec.Node
 	command nsexec.Command
 	self    int // executable of pid 1, and of the command if it says so
-	proc    bool
 	wall    time.Duration
 	bytes   int64        // largest file
 	memory  int64        // resident, sampled

@@ -208,7 +208,7 @@ func (p *prep) pip(ctx context.Context, dir string) error {
 	}
 	nodes = append(nodes, storeNode(dir), nsexec.Node{Path: lockInBox, Kind: nsexec.File, Data: lockfile.Text(p.pins), Mode: 0o444, Access: nsexec.Read})
 	tmp := dir + "/tmp"
-	if err := os.Mkdir(tmp, 0o700); err == nil {
+	if err = os.Mkdir(tmp, 0o700); err == nil {
 		err = errors.Join(os.Chmod(tmp, 0o777), os.Chmod(dir, 0o777))
 	}
 	if err != nil {

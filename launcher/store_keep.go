@@ -51,6 +51,9 @@ func StoreList(stateDir string) (StoreContent, error) {
 		return c, err
 	}
 	refs, err := st.Refs()
+	if err != nil {
+		return c, err
+	}
 	for _, d := range digests {
 		item := StoreItem{Names: []string{}, Images: []string{}}
 		if item.Meta, err = st.Meta(d); err != nil {

@@ -145,7 +145,7 @@ func (t *tree) entry(name string, h *tar.Header, content io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeDir:
 		return t.directory(parent, base)
-	case tar.TypeReg, tar.TypeRegA, tar.TypeGNUSparse:
+	case tar.TypeReg, tar.TypeGNUSparse:
 		return t.file(parent, base, h, content)
 	case tar.TypeSymlink:
 		return t.symlink(parent, base, h)
