@@ -32,6 +32,9 @@ func openState(dir string) (*state, error) {
 		return nil, stateError(dir, err)
 	}
 	dir = abs
+	if err := heldByNobodyElse(dir, os.Geteuid()); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, stateError(dir, err)
 	}

@@ -93,6 +93,54 @@ func TestStateDirOfAnotherUser(t *testing.T) {
 	}
 }
 
+// Whoever owns a directory above can put another one in its place during a run.
+func TestStateDirBelowSomebodyElse(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a directory that belongs to somebody else")
+	}
+	theirs := filepath.Join(t.TempDir(), "theirs")
+	must(t, os.Mkdir(theirs, 0o755))
+	for name, c := range map[string]struct {
+		uid  int
+		mode os.FileMode
+		says string
+	}{
+		"control":             {0, 0o755, ""},
+		"nobody of this host": {overflowID, 0o755, ""},
+		"sticky":              {0, 0o777 | os.ModeSticky, ""},
+		"another user's":      {12345, 0o755, theirs + " belongs to uid 12345"},
+		"open to everybody":   {0, 0o777, theirs + " is open to everybody (mode 0777)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			must(t, os.Chown(theirs, c.uid, c.uid))
+			must(t, os.Chmod(theirs, c.mode))
+			dir := filepath.Join(theirs, "mine", "state")
+			_, err := openState(dir)
+			if c.says == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				if s, err := existingState(dir); s == nil || err != nil {
+					t.Errorf("to be looked at: %v, %v", s, err)
+				}
+				must(t, os.RemoveAll(filepath.Dir(dir)))
+				return
+			}
+			if idOf(err) != reason.StateDir || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("says %v, want %q", err, c.says)
+			}
+			if !missing(filepath.Dir(dir)) {
+				t.Error("something was made there")
+			}
+			must(t, os.MkdirAll(dir+"/attempts", 0o700))
+			if _, err := existingState(dir); idOf(err) != reason.StateDir {
+				t.Errorf("to be looked at: %v", err)
+			}
+			must(t, os.RemoveAll(filepath.Dir(dir)))
+		})
+	}
+}
+
 func TestDefaultStateDir(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Setenv("HOME", "/home/alice") // sudo keeps it

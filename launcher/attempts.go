@@ -70,6 +70,9 @@ func existingState(dir string) (*state, error) {
 	if missing(dir) || missing(dir+"/attempts") {
 		return nil, nil
 	}
+	if err := heldByNobodyElse(dir, os.Geteuid()); err != nil {
+		return nil, err
+	}
 	for _, d := range []string{dir, dir + "/attempts"} {
 		if err := privateDir(d); err != nil {
 			return nil, err

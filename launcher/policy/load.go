@@ -123,11 +123,11 @@ func checkFile(fd int, path string) error {
 	if st.Size > maxBytes {
 		return tooLarge(path)
 	}
-	return checkDirectory(fd, path)
+	return checkDirectory(fd, path, euid)
 }
 
 // checkDirectory looks at the directory the opened file really lies in.
-func checkDirectory(fd int, path string) error {
+func checkDirectory(fd int, path string, euid uint32) error {
 	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
 		return reason.Wrap(reason.PolicyNotFound, path, "its directory cannot be found", "mount /proc", err)
@@ -137,11 +137,17 @@ func checkDirectory(fd int, path string) error {
 	if err := unix.Stat(dir, &st); err != nil {
 		return reason.Wrap(reason.PolicyNotFound, dir, "cannot be examined", "keep the policy in a directory you can list", err)
 	}
+	if !owned(&st, euid) && st.Uid != overflowID {
+		return reason.New(reason.PolicyWritable, dir, fmt.Sprintf("belongs to uid %d, who can replace the policy there", st.Uid), "keep the policy in a directory of your own")
+	}
 	if st.Mode&0o002 != 0 && st.Mode&unix.S_ISVTX == 0 {
 		return reason.New(reason.PolicyWritable, dir, fmt.Sprintf("anybody can replace the policy there (mode %04o)", st.Mode&0o7777), "chmod o-w "+dir+", or keep the policy elsewhere")
 	}
 	return nil
 }
+
+// overflowID owns what belongs to nobody of this user namespace.
+const overflowID = 65534
 
 func owned(st *unix.Stat_t, euid uint32) bool { return st.Uid == euid || st.Uid == 0 }
 

@@ -73,6 +73,16 @@ func TestLoadRefuses(t *testing.T) {
 			chmod(t, filepath.Dir(path), 0o777)
 			return link(t, path)
 		}},
+		{"somebody else's directory", reason.PolicyWritable, "of your own", func(t *testing.T) string {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can give a directory away")
+			}
+			path := write(t, manifest(t), 0o600)
+			if err := os.Chown(filepath.Dir(path), 12345, 12345); err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}},
 		{"link to a writable file", reason.PolicyWritable, "chmod go-w", func(t *testing.T) string { return link(t, write(t, manifest(t), 0o666)) }},
 		{"directory", reason.PolicyNotRegular, "", func(t *testing.T) string { return t.TempDir() }},
 		{"device", reason.PolicyNotRegular, "", func(t *testing.T) string { return "/dev/null" }},
