@@ -125,7 +125,7 @@ func TestStartingPoint(t *testing.T) {
 		}
 		// A path that the caller gives from where it stands is told so that anybody finds it.
 		folder := s.Folder()
-		run := s.Run(harness.Job{Code: "open('/out/summary.csv', 'w').write('x\n')", Deliver: filepath.Base(folder), Shell: "cd " + filepath.Dir(folder) + `; exec "$@"`})
+		run := s.Run(harness.Job{Code: "open('/out/summary.csv', 'w').write('x\\n')", Deliver: filepath.Base(folder), Shell: "cd " + filepath.Dir(folder) + `; exec "$@"`})
 		run.Want(launcher.Exited, 0)
 		if got, want := run.Result.Delivery.Path, filepath.Join(folder, "summary.csv"); got != want {
 			t.Errorf("--deliver with a relative path: delivered as %s, want %s", got, want)
