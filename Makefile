@@ -99,9 +99,13 @@ bench: build
 	$(GO) test -run '^$$' -bench Examine ./exporter
 	NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test -run '^$$' -bench Export -benchtime 1x ./tests/export
 
-lint:
+# What reads the source only. staticcheck is fetched as a module, in the version named here.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+lint: stage
 	@test -z "$$(gofmt -l .)" || { echo "gofmt:" >&2; gofmt -l . >&2; exit 1; }
 	$(GO) vet -tags $(TAGS) ./...
+	$(GO) run $(STATICCHECK) -tags $(TAGS) ./...
 
 # Every generated document is written by the test that also holds it.
 docs:

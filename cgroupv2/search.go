@@ -46,7 +46,7 @@ func (s Search) Find() (*Root, error) {
 	v1 := boundToV1(string(self))
 	if s.Explicit != "" {
 		if !filepath.IsAbs(s.Explicit) || filepath.Clean(s.Explicit) != s.Explicit {
-			return nil, &Error{Kind: Escapes, Path: s.Explicit, Op: "open", Err: errors.New("not an absolute path without . and ..")}
+			return nil, &Error{Kind: Escapes, Path: s.Explicit, Op: "open", Err: errors.New("not a clean absolute path")}
 		}
 		r, err := openRoot(s.Explicit, loc.Dir)
 		if err != nil {

@@ -112,13 +112,3 @@ func immortal(pid int) (release func(), err error) {
 	}
 	return func() { close(let); <-gone }, nil
 }
-
-// stateOf is the letter of a process's state, 0 if it is gone.
-func stateOf(pid int) byte {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, ok := strings.Cut(string(stat), ") ")
-	if err != nil || !ok {
-		return 0
-	}
-	return rest[0]
-}

@@ -50,7 +50,8 @@ func main() {
 			unix.Nanosleep(&unix.Timespec{Sec: 1}, nil)
 		}
 	case "spin":
-		for {
+		for n := uint64(0); ; n++ { // nothing but processor time
+			_ = n
 		}
 	case "log":
 		for range 64 {
