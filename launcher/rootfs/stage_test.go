@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -285,7 +286,7 @@ func newStager(t testing.TB, limit int64) (*stager, int) {
 	dst, err := unix.Open(realDir(t), unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	must(t, err)
 	t.Cleanup(func() { unix.Close(dst) })
-	return &stager{ctx: context.Background(), limit: limit, left: limit, claims: map[string]string{}, buf: make([]byte, 16)}, dst
+	return &stager{ctx: context.Background(), limit: limit, left: limit, claims: map[string]string{}, buf: make([]byte, 16), copied: new(atomic.Int64)}, dst
 }
 
 func TestStageTooManyEntries(t *testing.T) {
