@@ -18,7 +18,7 @@ STATIC  := -tags $(TAGS) -ldflags '-linkmode external -extldflags "-static"'
 # The packages whose tests write documents and golden files.
 GENERATED := ./tests/conformance ./launcher ./launcher/reason ./cmd/nsbox $(shell grep -rl '"update"' --include='*_test.go' nsexec seccompgen launcher/unpack 2>/dev/null | xargs -r -n 1 dirname | sort -u | sed 's|^|./|')
 
-.PHONY: all build demo test test-vm test-go golden fuzz bench lint docs clean setup setup-demo setup-test stage platform
+.PHONY: all build demo test test-vm test-go conformance golden fuzz bench lint docs clean setup setup-demo setup-test stage platform
 
 all: build
 
@@ -74,6 +74,10 @@ test: setup-test build
 # make test boots two guests of it; this is all, with its long series.
 test-vm: build
 	NSBOX_VM=1 NSBOX_TEST_ALL=1 NSBOX_BIN=$(CURDIR)/$(BIN) $(GO) test -count=1 -v -timeout 150m ./tests/vm
+
+# The whole table of fixtures as root and as a plain user, written to docs/.
+conformance: build
+	@GO=$(GO) sh tests/conformance/record.sh
 
 # The quick round while writing code: no set-up, no static link, no cached e2e binary.
 test-go:

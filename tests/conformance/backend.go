@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"nsbox/launcher"
+	"nsbox/launcher/attest"
 	"nsbox/launcher/policy"
 	"nsbox/tests/harness"
 )
@@ -35,13 +36,20 @@ func backendFixtures() []Fixture {
 		{ID: "B5", Title: "a primitive that is not there", Profile: "TP-PROD", Run: b5,
 			Attempt: "start with user namespaces used up, without Landlock, without seccomp, and with a dimension this host cannot hold and nobody allowed to weaken",
 			Shows:   "each start is refused with a reason, and the program has not run", Cannot: "primitives that fail later than at the start"},
+		{ID: "B6", Title: "what else an artifact may not be", Profile: "TP-PROD", Run: b6,
+			Attempt: "leave a directory, a socket, a file with NUL, one that is not UTF-8, an archive, a program, under the artifact's name",
+			Shows:   "each is REJECTED with its own reason code, and nothing leaves", Cannot: "kinds of content that nobody has named"},
 	}
 }
 
 // everyWay runs a set of attempts by all four and returns the reports by way.
 func (c *Case) everyWay(j harness.Job) map[string]map[string]string {
+	return c.byWay(c.Do(j).WantOK())
+}
+
+func (c *Case) byWay(run *harness.Run) map[string]map[string]string {
 	by := map[string]map[string]string{}
-	for name, how := range c.Do(j).WantOK().Report() {
+	for name, how := range run.Report() {
 		way, what, _ := strings.Cut(name, ": ")
 		if by[way] == nil {
 			by[way] = map[string]string{}
@@ -104,7 +112,13 @@ func b2(c *Case) {
 		}
 		host["namespace "+name] = link
 	}
-	by := c.everyWay(c.Program("backend.py", "state", ""))
+	run := c.Do(c.Program("backend.py", "state", "")).WantOK()
+	for _, row := range run.Result.Attestation {
+		if row.Status == attest.Mismatch {
+			c.Errorf("%s: asked for %q, the kernel shows %q", row.Restriction, row.Requested, row.Shown)
+		}
+	}
+	by := c.byWay(run)
 	for _, w := range ways()[1:] {
 		if !maps.Equal(by[w], by["self"]) {
 			c.Errorf("%s is shown another box than the program itself: %s", w, unequal(by["self"], by[w]))
@@ -294,5 +308,21 @@ func b5(c *Case) {
 	if bare := job; len(whole.Result.Degraded) > 0 {
 		bare.Bare = true
 		refused("a dimension that nobody allowed to weaken: "+whole.Result.Degraded[0].Dimension, bare)
+	}
+}
+
+// b6 is the rest of what artifact_export.reject names, beside S4, S10 and S16.
+func b6(c *Case) {
+	c.exports()
+	for code, make := range map[string]string{
+		"directory":        "os.mkdir(p)\n",
+		"socket":           "import socket\ns = socket.socket(socket.AF_UNIX)\ns.bind(p)\n",
+		"nul_byte":         "put('summary.csv', b'a,b\\n1,\\x00\\n')\n",
+		"not_utf8":         "put('summary.csv', b'a,b\\n1,\\xff\\n')\n",
+		"archive_magic":    "import io, zipfile\nwith zipfile.ZipFile(p, 'w') as z: z.writestr('a.csv', 'a,b')\n",
+		"executable_magic": "put('summary.csv', b'#!/bin/sh\\n')\n",
+	} {
+		job, folder := c.leave(make)
+		c.WantRejected(c.Do(job), folder, code)
 	}
 }

@@ -7,36 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"nsbox/tests/harness"
 )
-
-// permitted are the verdicts other than PASS that a fixture may have on a host
-// like CI's: no controllers on the unified hierarchy, no provisioned storage, an
-// operator's own account. Anything else fails the test, so that a fixture cannot
-// stop showing something unseen.
-func permitted(root bool) map[string][]Verdict {
-	list := map[string][]Verdict{
-		"S5":  {Blocked},
-		"S6b": {Blocked}, // no memory controller
-		"S8":  {Blocked}, // no pip
-		"S14": {Blocked}, // no dedicated launcher user
-		"S15": {Blocked},
-		"S17": {NotApplicable},
-		"B4":  {Blocked}, // no memory controller; its other limits are shown
-		// A machine too busy to spend the budget, or to swap in time.
-		"S6a": {Inconclusive}, "S13b": {Inconclusive}, "A3a": {Inconclusive}, "S11": {Inconclusive},
-	}
-	if !root {
-		for _, id := range []string{"S6a", "S13b", "A3a", "S11", "S12", "A4-L", "B3"} { // cpu_total is sampled, no cgroup can be planted; the racer and the mock addresses take root
-			list[id] = append(list[id], Blocked)
-		}
-	}
-	return list
-}
 
 // built returns the path of a program that make build made.
 func built(t *testing.T, name string) string {
@@ -80,15 +55,18 @@ func TestWholeSuite(t *testing.T) {
 			if len(report.Outcomes) != len(All()) {
 				t.Errorf("%d outcomes of %d fixtures", len(report.Outcomes), len(All()))
 			}
-			may := permitted(caller.UID == 0)
+			tier := TierUser
+			if caller.UID == 0 {
+				tier = TierRoot
+			}
+			for _, bad := range Unpermitted(tier, report) {
+				t.Error(bad)
+			}
 			for _, o := range report.Outcomes {
 				if o.Verdict == Pass && (len(o.Controls) == 0 || len(o.Runs) == 0 && o.ID != "S8") { // S8 runs prep, not exec
 					t.Errorf("%s is PASS with controls %q and %d runs", o.ID, o.Controls, len(o.Runs))
 				}
-				if o.Verdict != Pass && !slices.Contains(may[o.ID], o.Verdict) {
-					t.Errorf("%s is %s: %s\n%s", o.ID, o.Verdict, o.Reason, strings.Join(o.Problems, "\n"))
-				}
-				t.Logf("%-5s %-14s %6d ms %s", o.ID, o.Verdict, o.Millis, o.Reason)
+				t.Logf("%-5s %-14s %6d ms %s", o.ID, o.Verdict, o.Millis, strings.Join(append([]string{o.Reason}, o.Problems...), "\n"))
 			}
 			if run.Status != 0 || report.Failed() {
 				t.Errorf("exit status %d, counts %v", run.Status, report.Counts)

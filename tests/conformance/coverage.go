@@ -71,7 +71,7 @@ process_policy.exec_allowlist | launcher/rootfs | TestOnlyPythonWhereThePolicySa
 secrets_policy | launcher/policy | TestEveryLeafIsCarriedObeyedOrRefused | S2 S17
 artifact_export.allowed_types | exporter | TestS4 | S4
 artifact_export.allowed_names | exporter | TestS10 | S10
-artifact_export.reject | exporter | TestS4 | S4 S16
+artifact_export.reject | exporter | TestS4 | S4 S16 B6
 artifact_export.types | exporter | TestArtifactTypes | S10
 artifact_export.csv_formula | exporter | TestFormulas | S9
 artifact_export.byte_order_mark | exporter | TestByteOrderMark | S4

@@ -20,7 +20,7 @@ const (
 
 // Fixture is one row of the specification's tables.
 type Fixture struct {
-	ID      string // the specification's; B1 to B5 are those of its second document
+	ID      string // the specification's; B1 to B6 are those of its second document
 	Title   string
 	Profile string // a key of deadlines
 	Quick   bool   // part of --quick: together below 30 s
