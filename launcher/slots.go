@@ -243,6 +243,8 @@ func (s *slots) vacant(ctx context.Context, ids probe.Slot, exe fileID, attempt 
 		return slotPlace(s.path(ids), err)
 	}
 	defer f.Close()
+	// Whoever looks reads all of /proc meanwhile, and a busy machine takes its time.
+	began := time.Now()
 	for wait := firstLook; ; wait = min(2*wait, lastLook) {
 		locked, err := tryLock(f)
 		if err != nil {
@@ -254,11 +256,10 @@ func (s *slots) vacant(ctx context.Context, ids probe.Slot, exe fileID, attempt 
 		if locked {
 			break
 		}
-		select {
-		case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) || ctx.Err() != nil && time.Since(began) > dyingGrace {
 			return fmt.Errorf("%s is locked by somebody who looks at it", s.path(ids))
-		case <-time.After(wait):
 		}
+		time.Sleep(wait)
 	}
 	since, who := bootTicks(), idSet(ids)
 	who.exe = exe
