@@ -68,7 +68,7 @@ func RecordDoc(runs map[string]Report) string {
 		if !ok {
 			b.WriteString("Not recorded.\n")
 		} else {
-			fmt.Fprintf(&b, "%s, Linux %s, %s, %s, %.0f s.\nCommand: `nsbox verify --json`\n\n| fixture | verdict | shows, or why not |\n|---|---|---|\n",
+			fmt.Fprintf(&b, "%s, Linux %s, %s, %s, %.0f s.\nCommand: `nsbox verify --out DIR`\n\n| fixture | verdict | shows, or why not |\n|---|---|---|\n",
 				r.Started.Format("2006-01-02"), r.Kernel, r.System, r.Nsbox, float64(r.Millis)/1000)
 			for _, o := range r.Outcomes {
 				text := o.Shows
