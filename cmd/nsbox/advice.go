@@ -56,6 +56,8 @@ func (o outputs) advice(r launcher.Result) []string {
 	}
 	names := strings.Join(p.ArtifactExport.AllowedNames, ", ")
 	switch {
+	case o.deliver && !p.Exports():
+		lines = append(lines, "next: under this policy nothing leaves the box; leave --deliver out, or use a policy with an /out such as sales-summary")
 	case o.deliver && r.Artifact.Outcome == launcher.ArtifactEmpty:
 		lines = append(lines, "the program wrote nothing to /out", "next: it has to write /out/NAME; the policy's artifact_export.allowed_names: "+names)
 	case slices.Contains(r.Artifact.Reasons, "name_not_allowed") && (o.deliver || !o.quiet):
@@ -66,7 +68,8 @@ func (o outputs) advice(r launcher.Result) []string {
 		lines = append(lines, fmt.Sprintf("the memory limit of %d bytes may be too small for the program to come up", tight.Limits().Memory.Bytes))
 	}
 	if failed && !o.quiet {
-		lines = append(lines, hostFiles(o.argv, o.shown)...)
+		_, live := p.Root().(policy.HostRoot)
+		lines = append(lines, hostFiles(o.argv, o.shown, live)...)
 	}
 	return lines
 }

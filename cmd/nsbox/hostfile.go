@@ -13,7 +13,8 @@ import (
 
 // hostFiles is what a newcomer needs to hear after a failure: an argument names a
 // file that is here and was not in the box. nsbox never shows one by itself.
-func hostFiles(argv []string, shown []launcher.Bind) []string {
+// live tells whether the policy lets --ro show one.
+func hostFiles(argv []string, shown []launcher.Bind, live bool) []string {
 	if len(argv) == 0 {
 		return nil
 	}
@@ -33,8 +34,13 @@ func hostFiles(argv []string, shown []launcher.Bind) []string {
 		if st.IsDir() {
 			inside = "/in"
 		}
-		return []string{fmt.Sprintf("%s is of this host, not of the box", arg),
-			fmt.Sprintf("next: copy it in with --in %s and name it %s; or show it live with --ro %s and name it %s", arg, inside, arg, whole)}
+		next := fmt.Sprintf("next: copy it in with --in %s and name it %s", arg, inside)
+		if place := "/work/" + path.Base(whole); live && strings.HasPrefix(whole, "/tmp/") { // the box has a /tmp of its own
+			next += fmt.Sprintf("; or show it live with --ro %s:%s and name it %s", arg, place, place)
+		} else if live {
+			next += fmt.Sprintf("; or show it live with --ro %s and name it %s", arg, whole)
+		}
+		return []string{fmt.Sprintf("%s is of this host, not of the box", arg), next}
 	}
 	return nil
 }

@@ -64,7 +64,11 @@ func TestStagingProgress(t *testing.T) {
 }
 
 func TestHostFilesAreNamed(t *testing.T) {
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("/tmp", "nsbox-hint-") // a place that the box has for itself
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	t.Chdir(dir)
 	for _, name := range []string{"x.py", "test"} {
 		if err := os.WriteFile(name, nil, 0o644); err != nil {
@@ -79,7 +83,7 @@ func TestHostFilesAreNamed(t *testing.T) {
 	}{
 		{"python3 x.py", nil, "x.py is of this host, not of the box"},
 		{"python3 ./x.py", nil, "--in ./x.py and name it /in/x.py"},
-		{"cat -n " + whole, nil, "--ro " + whole},
+		{"cat -n " + whole, nil, "--ro " + whole + ":/work/x.py and name it /work/x.py"},
 		{"cat " + whole, []launcher.Bind{{Source: dir}}, ""},
 		{"cat /place/x.py", []launcher.Bind{{Source: dir, Target: "/place"}}, ""},
 		{"make test", nil, ""}, // a word, though a file has it for a name
@@ -87,8 +91,11 @@ func TestHostFilesAreNamed(t *testing.T) {
 		{"cat /etc/passwd", nil, ""},
 		{"ls .", nil, ""},
 	} {
-		if got := strings.Join(hostFiles(strings.Fields(c.argv), c.shown), "\n"); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+		if got := strings.Join(hostFiles(strings.Fields(c.argv), c.shown, true), "\n"); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.argv, got, c.want)
 		}
+	}
+	if got := strings.Join(hostFiles([]string{"cat", whole}, nil, false), "\n"); !strings.Contains(got, "--in ") || strings.Contains(got, "--ro") {
+		t.Errorf("under a policy with a fixed root: %q", got)
 	}
 }
