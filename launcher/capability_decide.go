@@ -195,7 +195,7 @@ func (d *Decision) rows(b Backend, req Request, p *policy.Policy, f Facts, pl *P
 		for _, e := range stands {
 			d.refuse(e)
 		}
-		if err := refuseUnallowed(weak, allowed); err != nil {
+		if err := refuseUnallowed(weak, allowed, req.AllowDegraded); err != nil {
 			d.refuse(err)
 		}
 	}

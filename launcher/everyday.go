@@ -39,12 +39,13 @@ func (s *state) binds(req Request, p *policy.Policy, home string) ([]rootfs.Bind
 		if !p.SocketsFiltered() {
 			return nil, reason.New(reason.BindRefused, flag+" "+b.Source, "with a directory of the host in sight the filter has to keep programs from sockets in it, and this policy leaves the filter's rule on sockets out", "copy files in with --in, or list the class in process_policy.seccomp.denied_classes")
 		}
-		abs, err := filepath.Abs(b.Source)
+		given := b.Source
+		abs, err := filepath.Abs(given)
 		if err == nil {
 			b.Source, err = filepath.EvalSymlinks(abs)
 		}
 		if err != nil {
-			return nil, reason.Wrap(reason.RootfsSourceUnreadable, b.Source, "cannot be resolved", "name a directory or a file that is there", err)
+			return nil, reason.Wrap(reason.RootfsSourceUnreadable, flag+" "+given, "cannot be resolved", "name a directory or a file that is there", err)
 		}
 		if b.Target == "" {
 			b.Target = abs

@@ -146,7 +146,7 @@ func MakePlan(req Request, p *policy.Policy, src policy.Source, f Facts) (*Plan,
 		return nil, f.Out.refusal()
 	}
 	weak := weaknesses(p, f)
-	if err := refuseUnallowed(weak, allowed); err != nil {
+	if err := refuseUnallowed(weak, allowed, req.AllowDegraded); err != nil {
 		return nil, err
 	}
 	for _, w := range weak {
@@ -414,19 +414,22 @@ func (pl *Plan) Digest(inputs []InputDigest) (string, error) {
 }
 
 // refuseUnallowed names every dimension that lacks the operator's word at once,
-// those with the same cause together.
-func refuseUnallowed(weak []weakness, allowed map[string]bool) error {
+// those with the same cause together. The list to type next repeats what was named
+// already, so that it can take the place of the one given.
+func refuseUnallowed(weak []weakness, allowed map[string]bool, named []string) error {
 	var names, causes []string
 	var first *weakness
 	byCause := map[string][]string{}
 	for i, w := range weak {
+		if !allowed[w.dimension] || slices.Contains(named, w.dimension) {
+			names = append(names, w.dimension)
+		}
 		if allowed[w.dimension] {
 			continue
 		}
 		if first == nil {
 			first = &weak[i]
 		}
-		names = append(names, w.dimension)
 		if byCause[w.cause] == nil {
 			causes = append(causes, w.cause)
 		}

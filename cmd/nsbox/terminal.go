@@ -38,7 +38,7 @@ const guardName = "nsbox-terminal-guard"
 func takeTerminal(c *console) (*terminal, error) {
 	in, ok := c.in.(*os.File)
 	if !ok || !c.inTerminal || !c.out.terminal {
-		return nil, reason.New(reason.TerminalRefused, "-t", "standard input and standard output are not both a terminal", "leave -t out, or use exec in place of shell: the program's streams are then pipes")
+		return nil, reason.New(reason.TerminalRefused, "a box with a terminal", "standard input and standard output are not both a terminal", "use nsbox exec without -t: the program's streams are then pipes")
 	}
 	t := &terminal{fd: int(in.Fd()), resized: make(chan os.Signal, 1), sizes: make(chan nsexec.Terminal, 1)}
 	saved, err := unix.IoctlGetTermios(t.fd, unix.TCGETS)

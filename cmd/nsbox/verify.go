@@ -23,7 +23,7 @@ type verifyFlags struct {
 func verifyWording(texts map[string]words) {
 	for key, w := range map[string]words{
 		"verify":           {"", "", "Try on this host what nsbox promises, fixture by fixture."},
-		"verify --only":    {groupRuns, "ID,...", "These fixtures only, for example S2,A1a."},
+		"verify --only":    {groupRuns, "ID", "These fixtures only, for example S2,A1a."},
 		"verify --profile": {groupRuns, "NAME", "The fixtures of this profile only, for example TP-LOG."},
 		"verify --quick":   {groupRuns, "", "The subset that takes less than half a minute."},
 		"verify --list":    {groupRuns, "", "List the fixtures and run none."},

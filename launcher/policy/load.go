@@ -73,7 +73,7 @@ func read(arg string) ([]byte, Source, error) {
 	fd, err := openRetry(arg)
 	switch {
 	case errors.Is(err, unix.ENOENT) && !strings.ContainsRune(arg, '/'):
-		return nil, src, reason.Wrap(reason.PolicyUnknownPreset, strconv.QuoteToASCII(arg), "is neither a preset nor a file here", didYouMean(arg, Presets()), err)
+		return nil, src, reason.Wrap(reason.PolicyUnknownPreset, strconv.QuoteToASCII(arg), "is neither a preset nor a file here", "check the path, or name a preset; "+didYouMean(arg, Presets()), err)
 	case err != nil:
 		return nil, src, reason.Wrap(reason.PolicyNotFound, abs, "cannot be opened", "name a readable file or a preset: "+strings.Join(Presets(), ", "), err)
 	}
