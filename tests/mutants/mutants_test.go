@@ -56,13 +56,14 @@ func TestEveryMutantIsCaught(t *testing.T) {
 	t.Logf("%d of %d mutants", len(list), len(mutants()))
 }
 
-// verify runs fixtures against a program, as a root with groups and names of its
-// own: what the caller has not, no box can lack.
+// verify runs fixtures against a program, as a root with groups, names and shared
+// mounts of its own: what the caller has not, no box can lack.
 func verify(t *testing.T, nsbox string, ids ...string) map[string]conformance.Outcome {
 	t.Helper()
-	cmd := exec.Command("/bin/sh", "-c", `echo callers.example >/proc/sys/kernel/domainname && exec "$@"`, "sh",
+	cmd := exec.Command("/usr/bin/python3", "-c", "import ctypes, os, sys\nctypes.CDLL(None).syscall(250, 1, b'caller')\nos.execv(sys.argv[1], sys.argv[1:])", // a session keyring of its own
+		"/bin/sh", "-c", `echo callers.example >/proc/sys/kernel/domainname && mount --make-rshared / && exec "$@"`, "sh",
 		filepath.Join(root(t), "bin", "nsbox-verify"), "--nsbox="+nsbox, "--json", "--only="+strings.Join(ids, ","))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWUTS, Credential: &syscall.Credential{Groups: []uint32{0, 1234}}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWUTS | syscall.CLONE_NEWNS, Credential: &syscall.Credential{Groups: []uint32{0, 1234}}}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, _ := cmd.Output() // 1 tells that a fixture failed

@@ -33,6 +33,8 @@ func edits() []edit {
 		{"launcher/copies.go", "if err == nil && (bytes != f.Bytes", "if err == nil && !mutant.Is(\"second digest\") && (bytes != f.Bytes"},
 		{"launcher/recover_stop.go", "	switch {\n	case r.marker.Boot != \"\" &&", "	if mutant.Is(\"proof of the end\") {\n\t\treturn \"believed\", nil\n\t}\n	switch {\n	case r.marker.Boot != \"\" &&"},
 		{"launcher/lockfile/lockfile.go", "func Match(pins []Pin, files []File) error {", "func Match(pins []Pin, files []File) error {\n\tif mutant.Is(\"wheel digest\") {\n\t\treturn nil\n\t}"},
+		{"launcher/monitor.go", `name != "" && e.outcome == Exited {`, `name != "" && e.outcome == Exited && !mutant.Is("output cap") {`},
+		{"launcher/lockfile/lockfile.go", "	var b strings.Builder\n	for _, p := range pins {", "	var b strings.Builder\n	for _, p := range pins {\n		if mutant.Is(\"wheel digest\") {\n			fmt.Fprintf(&b, \"%s==%s\\n\", p.Name, p.Version)\n			continue\n		}"},
 		{"launcher/prep.go", `"--require-hashes", `, `pipHashes(), `},
 		{"launcher/prep.go", "// quarantine keeps what was refused and why", "func pipHashes() string {\n\tif mutant.Is(\"wheel digest\") {\n\t\treturn \"--no-deps\"\n\t}\n\treturn \"--require-hashes\"\n}\n\n// quarantine keeps what was refused and why"},
 	}
@@ -131,13 +133,13 @@ func without(rules []Rule) []Rule {
 	}
 }
 
-// placeholder is what stands where a copy's name goes: 64 bytes found once in
+// placeholder is what stands where a copy's name goes: 128 bytes found once in
 // each program of the build.
 func placeholder() string { return named("") }
 
 func named(name string) string {
 	text := "MUTANT:" + name
-	return text + strings.Repeat(".", 64-len(text))
+	return text + strings.Repeat(".", 128-len(text))
 }
 
 // mutant is one missing enforcement and the fixtures that may miss it, the most
@@ -155,11 +157,11 @@ func mutants() (all []mutant) {
 			all = append(all, mutant{name: strings.TrimPrefix(n, "!"), fixtures: strings.Fields(fixtures), usual: strings.HasPrefix(n, "!")})
 		}
 	}
-	add("A1a B2", "step bound-*", "step no-groups", "!step workload-gid", "step workload-uid no-capabilities", "step seccomp", "step init-no-groups", "step init-no-capabilities", "step init-no-new-privs", "step init-seccomp", "step init-core")
+	add("A1a B2", "step bound-*", "step no-groups", "!step workload-gid", "step workload-uid no-capabilities", "step seccomp", "step init-no-groups", "step init-no-new-privs", "step init-seccomp", "step init-core")
 	add("B2", "!step landlock-*", "step restrict:*", "step root-read-only", "step detach-old-root", "step private-mounts", "step mask:*", "step mask-dir:*",
 		"step open-userns-limit no-nested-userns", "step open-max_inotify_instances limit-max_inotify_instances", "step open-max_inotify_watches limit-max_inotify_watches",
 		"step own-keyring", "step own-session", "step hostname", "step domainname", "step empty-signal-mask", "step cgroup-namespace", "step one-cpu", "step umask",
-		"step die-with-launcher*", "step rlimit-core", "step rlimit-nproc", "step rlimit-fsize", "step rlimit-cpu", "step rlimit-memlock", "step rlimit-msgqueue", "step rlimit-sigpending", "step rlimit-as", "step rlimit-stack")
+		"step die-with-launcher*", "step rlimit-core", "step rlimit-nproc", "step rlimit-fsize", "step rlimit-cpu", "step rlimit-memlock", "step rlimit-msgqueue", "step rlimit-sigpending", "step rlimit-stack")
 	add("S6d B2", "step rlimit-nofile")
 	add("A1b B2", "step close-low close-high", "step null-to-*", "hidepid")
 	add("S5 B2", "namespace net")
