@@ -35,7 +35,7 @@ func hostFiles(argv []string, shown []launcher.Bind, live bool) []string {
 			inside = "/in"
 		}
 		next := fmt.Sprintf("next: copy it in with --in %s and name it %s", arg, inside)
-		if place := "/work/" + path.Base(whole); live && strings.HasPrefix(whole, "/tmp/") { // the box has a /tmp of its own
+		if place := "/src/" + path.Base(whole); live && strings.HasPrefix(whole, "/tmp/") { // the box has a /tmp of its own
 			next += fmt.Sprintf("; or show it live with --ro %s:%s and name it %s", arg, place, place)
 		} else if live {
 			next += fmt.Sprintf("; or show it live with --ro %s and name it %s", arg, whole)

@@ -83,7 +83,7 @@ func TestHostFilesAreNamed(t *testing.T) {
 	}{
 		{"python3 x.py", nil, "x.py is of this host, not of the box"},
 		{"python3 ./x.py", nil, "--in ./x.py and name it /in/x.py"},
-		{"cat -n " + whole, nil, "--ro " + whole + ":/work/x.py and name it /work/x.py"},
+		{"cat -n " + whole, nil, "--ro " + whole + ":/src/x.py and name it /src/x.py"},
 		{"cat " + whole, []launcher.Bind{{Source: dir}}, ""},
 		{"cat /place/x.py", []launcher.Bind{{Source: dir, Target: "/place"}}, ""},
 		{"make test", nil, ""}, // a word, though a file has it for a name
