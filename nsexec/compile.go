@@ -122,6 +122,13 @@ func (c *compiler) need(s *Step, cap int) *Step {
 	return s
 }
 
+// become records what taking an id needs, which is nothing where there is only one.
+func (c *compiler) become(s *Step, cap int) {
+	if !c.spec.Identity.Nested {
+		c.need(s, cap)
+	}
+}
+
 func (s *Step) exactly(v int64) *Step       { s.Rule, s.Want = Exactly, v; return s }
 func (s *Step) fails(e unix.Errno) *Step    { s.Rule, s.Want = Exactly, -int64(e); return s }
 func (s *Step) tolerate(e unix.Errno) *Step { s.Rule, s.Want = Tolerate, -int64(e); return s }
@@ -252,8 +259,8 @@ func (c *compiler) identity() {
 		c.waitForMaps()
 		c.need(c.add("init-no-groups", "pid 1 would keep the operator's supplementary groups", unix.SYS_SETGROUPS, imm(0), imm(0)), unix.CAP_SETGID)
 	}
-	c.need(c.add("become-gid-0", "what the set-up creates belongs to init's group of the box", unix.SYS_SETRESGID, imm(0), imm(0), imm(0)), unix.CAP_SETGID)
-	c.need(c.add("become-uid-0", "from here on the kernel no longer sees the operator", unix.SYS_SETRESUID, imm(0), imm(0), imm(0)), unix.CAP_SETUID)
+	c.become(c.add("become-gid-0", "what the set-up creates belongs to init's group of the box", unix.SYS_SETRESGID, imm(0), imm(0), imm(0)), unix.CAP_SETGID)
+	c.become(c.add("become-uid-0", "from here on the kernel no longer sees the operator", unix.SYS_SETRESUID, imm(0), imm(0), imm(0)), unix.CAP_SETUID)
 	c.add("die-with-launcher-again", "a change of uid clears the death signal", unix.SYS_PRCTL, imm(unix.PR_SET_PDEATHSIG), imm(9))
 	c.need(c.add("hostname", "the host's name is nobody's business inside", unix.SYS_SETHOSTNAME, str(c.spec.Hostname), imm(uintptr(len(c.spec.Hostname)))), unix.CAP_SYS_ADMIN)
 	c.need(c.add("domainname", "the NIS domain is the host's as well", unix.SYS_SETDOMAINNAME, str(NoDomain), imm(uintptr(len(NoDomain)))), unix.CAP_SYS_ADMIN)

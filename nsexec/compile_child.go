@@ -36,9 +36,6 @@ func (c *compiler) fork() {
 	binary.NativeEndian.PutUint64(args[32:], uint64(unix.SIGCHLD))
 	s := c.add("fork", "the workload is pid 2, so that pid 1 can outlive and reap it", unix.SYS_CLONE3, bytesArg(args), imm(cloneArgsSize))
 	s.Rule, s.To = Branch, "report-on-go"
-	if c.spec.Identity.Nested {
-		c.need(s, unix.CAP_SETFCAP)
-	}
 }
 
 // becomeInit ends pid 1's set-up: nothing privileged is left when it execs.
@@ -206,9 +203,9 @@ func (c *compiler) childIdentity() {
 		c.need(c.add("no-groups", "a supplementary group of the operator's would open the host's files", unix.SYS_SETGROUPS, imm(0), imm(0)), unix.CAP_SETGID)
 	}
 	id := imm(uintptr(c.spec.GID))
-	c.need(c.add("workload-gid", "the workload's own group", unix.SYS_SETRESGID, id, id, id), unix.CAP_SETGID)
+	c.become(c.add("workload-gid", "the workload's own group", unix.SYS_SETRESGID, id, id, id), unix.CAP_SETGID)
 	id = imm(uintptr(c.spec.UID))
-	c.need(c.add("workload-uid", "the workload's own uid; from here on the kernel no longer sees the operator", unix.SYS_SETRESUID, id, id, id), unix.CAP_SETUID)
+	c.become(c.add("workload-uid", "the workload's own uid; from here on the kernel no longer sees the operator", unix.SYS_SETRESUID, id, id, id), unix.CAP_SETUID)
 	c.noCapabilities("")
 }
 

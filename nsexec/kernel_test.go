@@ -120,8 +120,8 @@ func failAfterGo(t *testing.T, box *Box, name string, errno unix.Errno) {
 // The set-up holds no capability that its steps could do without.
 func TestEveryCapabilityIsNeeded(t *testing.T) {
 	for name, spec := range boxSpecs() {
-		if spec.Listable >= 0 && unix.Geteuid() != 0 {
-			continue
+		if spec.Listable >= 0 && unix.Geteuid() != 0 || spec.Identity.Nested && unix.Geteuid() == 0 {
+			continue // as above
 		}
 		files := filesFor(t, spec)
 		scoped := scopedSet(t, mustCompile(t, spec))

@@ -50,7 +50,10 @@ func (c *compiler) innerNamespace() {
 		text := fmt.Sprintf("%d 0 1\n", m.id)
 		fd := c.word("own " + m.file)
 		c.add("open-own-"+m.file, "the set-up's 0 is the one id that there is to map", unix.SYS_OPENAT, neg(atFDCWD), str("/proc/self/"+m.file), imm(unix.O_WRONLY|unix.O_CLOEXEC), imm(0)).into(fd)
-		c.add("write-own-"+m.file, "the program's id, as the policy numbers it", unix.SYS_WRITE, load(fd), str(text), imm(uintptr(len(text)))).exactly(int64(len(text)))
+		s := c.add("write-own-"+m.file, "the program's id, as the policy numbers it", unix.SYS_WRITE, load(fd), str(text), imm(uintptr(len(text)))).exactly(int64(len(text)))
+		if m.file == "uid_map" {
+			c.need(s, unix.CAP_SETFCAP) // of the namespace's maker, when it made it
+		}
 	}
 	for n := 0; n <= c.spec.CapLast; n++ {
 		c.add(fmt.Sprintf("own-bound-%d", n), "a new user namespace begins with a full bounding set", unix.SYS_PRCTL, imm(unix.PR_CAPBSET_DROP), imm(uintptr(n)))

@@ -139,6 +139,7 @@ func syscallName(nr uintptr) string {
 		unix.SYS_CAPGET: "capget", unix.SYS_CAPSET: "capset", unix.SYS_CHDIR: "chdir", unix.SYS_CLONE3: "clone3", unix.SYS_CLOSE: "close",
 		unix.SYS_CLOSE_RANGE: "close_range", unix.SYS_DUP3: "dup3", unix.SYS_EXECVE: "execve", unix.SYS_EXECVEAT: "execveat", unix.SYS_FCHMOD: "fchmod",
 		unix.SYS_FCHOWN: "fchown", unix.SYS_FCHOWNAT: "fchownat", unix.SYS_FCNTL: "fcntl", unix.SYS_FSTAT: "fstat", unix.SYS_POLL: "poll", unix.SYS_IOCTL: "ioctl", unix.SYS_GETCWD: "getcwd", unix.SYS_UNAME: "uname", unix.SYS_GETDENTS64: "getdents64", unix.SYS_GETGROUPS: "getgroups",
+		unix.SYS_GETPRIORITY: "getpriority", unix.SYS_PERSONALITY: "personality", unix.SYS_SCHED_GETSCHEDULER: "sched_getscheduler",
 		unix.SYS_GETPID: "getpid", unix.SYS_GETRESGID: "getresgid", unix.SYS_GETRESUID: "getresuid", unix.SYS_GETSID: "getsid", unix.SYS_KEYCTL: "keyctl",
 		unix.SYS_LANDLOCK_ADD_RULE: "landlock_add_rule", unix.SYS_LANDLOCK_CREATE_RULESET: "landlock_create_ruleset", unix.SYS_LANDLOCK_RESTRICT_SELF: "landlock_restrict_self",
 		unix.SYS_MKDIRAT: "mkdirat", unix.SYS_MKNODAT: "mknodat", unix.SYS_MOUNT: "mount", unix.SYS_MOUNT_SETATTR: "mount_setattr", unix.SYS_MOVE_MOUNT: "move_mount",
