@@ -200,9 +200,11 @@ const signalNumber = "9"
 
 // setUpCaps is what the privileged part of a box may hold in its own user namespace.
 func setUpCaps(s *nsexec.Spec) [3]uint64 {
-	set := uint64(1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_RESOURCE)
+	set := uint64(1<<unix.CAP_SETPCAP | 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_RESOURCE)
 	if s.Identity.Nested {
-		set |= 1 << unix.CAP_SETFCAP
+		set |= 1 << unix.CAP_SETFCAP // it maps its one id and takes no other
+	} else {
+		set |= 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID
 	}
 	if s.Listable >= 0 {
 		set |= 1 << unix.CAP_FOWNER
@@ -223,13 +225,13 @@ func setUpCaps(s *nsexec.Spec) [3]uint64 {
 }
 
 func capNames(sets [3]uint64) string {
-	var held []string
+	var all []string
 	for n := range 64 {
 		if sets[0]&(1<<n) != 0 {
-			held = append(held, names.Of(n))
+			all = append(all, names.Of(n))
 		}
 	}
-	text := strings.Join(held, " ")
+	text := strings.Join(all, " ")
 	if sets[1] != sets[0] || sets[2] != 0 {
 		text += fmt.Sprintf("; permitted %#x, inheritable %#x", sets[1], sets[2])
 	}

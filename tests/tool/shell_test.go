@@ -130,12 +130,14 @@ func TestShell(t *testing.T) {
 		t.Errorf("jobs after fg and Ctrl-C: %q", got)
 	}
 	// A full-screen program, and the file it wrote.
-	sc.keys("vi f.txt", "Enter")
+	sc.keys("-l", "vi f.txt; echo vi''over")
+	sc.keys("Enter")
 	sc.await("[New")
 	sc.keys("-l", "itext from vi")
 	sc.keys("Escape")
 	sc.keys("-l", ":wq")
 	sc.keys("Enter")
+	sc.await("viover") // what is typed before is vi's
 	if got := sc.ask("cat f.txt"); got != "text from vi" {
 		t.Errorf("vi wrote %q", got)
 	}
