@@ -5,13 +5,6 @@ import socket
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def call(number, *args):
-    value = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(a) for a in args])
-    if value == -1:
-        raise OSError(ctypes.get_errno(), "")
-    return value
-
-
 def finds_the_hosts_segment():
     """attempts: attach shared memory of the host by its key
     holds: ENOENT EPERM ENOSYS"""

@@ -1,15 +1,3 @@
-import ctypes
-
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def call(number, *args):
-    value = libc.syscall(ctypes.c_long(number), *args)
-    if value == -1:
-        raise OSError(ctypes.get_errno(), "")
-    return value
-
-
 def adds_a_key():
     """attempts: leave something in the caller's keyring
     holds: EPERM"""

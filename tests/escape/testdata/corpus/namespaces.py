@@ -1,14 +1,4 @@
-import ctypes
 import os
-
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def call(number, *args):
-    value = libc.syscall(ctypes.c_long(number), *[ctypes.c_long(a) for a in args])
-    if value == -1:
-        raise OSError(ctypes.get_errno(), "")
-    return value
 
 
 def makes_a_user_namespace():
